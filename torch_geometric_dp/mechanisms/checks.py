@@ -1,0 +1,32 @@
+"""What every mechanism asks of its parameters."""
+import math
+from numbers import Integral, Real
+from typing import Any
+
+
+def check_epsilon(epsilon: Any, name: str = 'epsilon') -> float:
+    """A positive, finite privacy loss.
+
+    .. code-block:: python
+
+        check_epsilon(1)   # 1.0
+    """
+    if (isinstance(epsilon, bool) or not isinstance(epsilon, Real)
+            or not 0 < epsilon < math.inf):
+        raise ValueError(f"'{name}' must be a positive, finite number "
+                         f"(got {epsilon!r})")
+    return float(epsilon)
+
+
+def check_integer(name: str, value: Any, least: int) -> int:
+    """An integer that is not too small.
+
+    .. code-block:: python
+
+        check_integer('num_classes', 7, least=2)   # 7
+    """
+    if (isinstance(value, bool) or not isinstance(value, Integral)
+            or value < least):
+        raise ValueError(f"'{name}' must be an integer of at least {least} "
+                         f"(got {value!r})")
+    return int(value)

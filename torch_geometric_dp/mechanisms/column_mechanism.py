@@ -1,0 +1,137 @@
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Union
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from torch_geometric_dp.accountant import Guarantee
+from torch_geometric_dp.accountant.composition import exact_sum
+from torch_geometric_dp.mechanisms.checks import check_epsilon
+from torch_geometric_dp.noise import NoiseSource, Words
+
+Array = NDArray[np.float64]
+Bounds = tuple[Union[float, Sequence[float]], Union[float, Sequence[float]]]
+
+
+class ColumnMechanism(ABC):
+    r"""The base of all local mechanisms for rows of numbers: :math:`d` columns
+    with public bounds, and a privacy loss for each of them.
+
+    A row's total loss is the sum over its columns, by basic composition. A
+    subclass works on *units*: values scaled from their bounds to
+    :math:`[-1, 1]`. It draws in :meth:`draw`, and knows its exact distribution
+    (:meth:`distribution`), from which its exact error follows.
+
+    Args:
+        epsilons (float or sequence of floats): The privacy loss of each
+            column. Zero is allowed: the output then tells nothing.
+        bounds (tuple, optional): The lowest and the highest value, each of them
+            one for all columns or one for each; public numbers.
+            (default: :obj:`(-1.0, 1.0)`)
+    """
+    #: How many 64-bit words a cell needs.
+    depth = 1
+
+    def __init__(self, epsilons: Union[float, Sequence[float]],
+                 bounds: Bounds = (-1.0, 1.0)) -> None:
+        values = np.atleast_1d(np.asarray(epsilons, np.float64))
+        for column, epsilon in enumerate(values):
+            if epsilon != 0:
+                check_epsilon(float(epsilon), f'epsilons[{column}]')
+        self.epsilons: Array = values
+        low, high = (np.broadcast_to(np.asarray(bound, np.float64),
+                                     values.shape) for bound in bounds)
+        good = (low < high) & np.isfinite(low) & np.isfinite(high)
+        if not good.all():
+            column = int(np.argmin(good))
+            raise ValueError(
+                f"'bounds' must be finite, and the lower one below the upper "
+                f"one (got {low[column]} and {high[column]} for column "
+                f"{column})")
+        self.low: Array = low
+        self.high: Array = high
+
+    @property
+    def num_features(self) -> int:
+        """The number of columns."""
+        return len(self.epsilons)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised to a whole row."""
+        return Guarantee(exact_sum(self.epsilons.tolist()), 'features',
+                         "the features of one node are replaced")
+
+    @abstractmethod
+    def distribution(self, value: float,
+                     column: int = 0) -> tuple[Array, Array]:
+        """The possible outputs for a value (both in the column's own scale),
+        in increasing order, and their exact probabilities.
+        """
+
+    @abstractmethod
+    def draw(self, units: Array, words: Words) -> Array:
+        """The released units of a block of rows, from :obj:`depth` words for
+        each of their cells: :obj:`words` has shape
+        :obj:`[rows, num_features, depth]`.
+        """
+
+    def expected_error(self, value: float, column: int = 0) -> float:
+        """The exact expected distance of the output from the value."""
+        outputs, probabilities = self.distribution(value, column)
+        return float(np.abs(outputs - value) @ probabilities)
+
+    def check(self, x: Tensor, name: str = 'x') -> None:
+        """Raises an error that names the first value that is out of bounds,
+        infinite or not a number.
+        """
+        if x.dim() != 2 or x.size(1) != self.num_features:
+            raise ValueError(f"'{name}' must have shape [num_nodes, "
+                             f"{self.num_features}] (got {list(x.shape)})")
+        for start in range(0, x.size(0), 2**12):
+            block = x[start:start + 2**12].detach().cpu().double().numpy()
+            good = (block >= self.low) & (block <= self.high)
+            if not good.all():  # Also for NaN, which no comparison likes.
+                row, column = np.argwhere(~good)[0]
+                raise ValueError(
+                    f"'{name}' must lie within its bounds, from "
+                    f"{self.low[column]} to {self.high[column]} in column "
+                    f"{column} (got {block[row, column]} in row "
+                    f"{start + row})")
+
+    def __call__(self, x: Tensor, source: NoiseSource) -> Tensor:
+        """Releases a matrix, with the words of :obj:`source`."""
+        self.check(x)
+        out = torch.from_numpy(np.empty(tuple(x.shape), np.float64 if x.dtype
+                                        == torch.double else np.float32))
+        self._release(x, out, source)
+        return out.to(x.device, x.dtype)
+
+    def _release(self, x: Tensor, out: Tensor, source: NoiseSource) -> None:
+        # Block by block: no more memory than input, output and one block.
+        d = self.num_features
+        for start, stop, words in source.blocks(x.size(0), d * self.depth):
+            block = x[start:stop].detach().cpu().double().numpy()
+            units = self.draw(self.to_units(block),
+                              words.reshape(stop - start, d, self.depth))
+            out[start:stop] = torch.from_numpy(self.from_units(units))
+
+    def to_units(self, values: Any, column: Any = slice(None)) -> Array:
+        """Values scaled from their column's bounds to [-1, 1]."""
+        low, high = self.low[column], self.high[column]
+        units: Array = (values - low) / (high - low) * 2.0 - 1.0
+        return units
+
+    def from_units(self, units: Any, column: Any = slice(None)) -> Array:
+        """Units scaled to their column's bounds."""
+        low, high = self.low[column], self.high[column]
+        values: Array = low + (units + 1.0) / 2.0 * (high - low)
+        return values
+
+    def __repr__(self) -> str:
+        total = exact_sum(self.epsilons.tolist())
+        return (f'{self.__class__.__name__}(epsilon={total}, '
+                f'num_features={self.num_features})')

@@ -1,0 +1,450 @@
+r"""One secure source of random bits, and the exact samplers on top of it.
+
+A :class:`NoiseSource` is the keystream of AES-256 in counter mode. It knows
+nothing of privacy: it maps an address to random bits, and nobody without the
+key can tell these bits from fair coins.
+
+**Addresses.** A sampler asks for a grid of cells, and every cell owns its own
+words of the stream, at a place given by its row and column alone. What comes
+out therefore does not depend on block size, number of workers or partition.
+Rejection never shifts the stream: whoever is rejected reads on in a derived
+stream, at the address of the same cell.
+
+**Errors.** With fair bits,
+
+* :func:`uniform_integers` is exactly uniform, and an integer threshold (see
+  :func:`threshold`) is hit with probability exactly ``threshold / 2**64``;
+* :func:`uniforms` is exactly uniform on the multiples of ``2**-53`` that lie
+  strictly between 0 and 1;
+* :func:`discrete_laplace` returns every integer :math:`z` with a probability
+  within a factor of :math:`1 \pm (1 + |z|/s) 2^{-50}` of the ideal one, where
+  :math:`s` is the scale, and :func:`discrete_gaussian` within
+  :math:`1 \pm (1 + z^2/\sigma^2) 2^{-48}`: acceptance probabilities are
+  rounded to doubles, and large exponents are split into coins of
+  :math:`1/e`, which keep their relative precision. Two outcomes' odds are
+  therefore off by less than :math:`10^{-12}` wherever an outcome has a chance
+  of more than :math:`2^{-1000}`.
+  Scales are rounded *up* to a multiple of :math:`2^{-30}` of themselves, so
+  there is never less noise than asked for.
+"""
+import hashlib
+import hmac
+import math
+import secrets
+from collections.abc import Callable, Iterator
+from decimal import ROUND_CEILING, Decimal, localcontext
+from fractions import Fraction
+from typing import Any, Union
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import (
+    Cipher,
+    CipherContext,
+    algorithms,
+    modes,
+)
+from numpy.typing import NDArray
+
+from torch_geometric_dp._jit import jit
+
+Words = NDArray[np.uint64]
+Shape = Union[int, tuple[int, ...]]
+Address = Union[str, int, bytes]
+Accepted = tuple[NDArray[Any], NDArray[np.bool_]]  # Values, and which count.
+
+WORD = 2**64  # How many values a word has.
+BLOCK_WORDS = 2**15  # 256 KiB: a block and its cells stay in the L2 cache.
+
+_ZEROS = memoryview(bytes(8 * BLOCK_WORDS))
+
+
+class NoiseSource:
+    r"""A keyed stream of random bits.
+
+    Args:
+        key (bytes): 32 secret bytes. Use :meth:`from_os` for secure noise and
+            :meth:`from_seed` for a run that can be repeated (and undone) by
+            everybody who knows the seed.
+
+    .. code-block:: python
+
+        source = NoiseSource.from_os()
+        uniforms(source, (1000, 3))               # 3 draws for 1000 rows each
+        uniforms(source.derive('again'), (1000, 3))  # other bits
+    """
+    def __init__(self, key: bytes) -> None:
+        if len(key) != 32:
+            raise ValueError(f"'key' must have 32 bytes (got {len(key)})")
+        self._key = key
+        self._cipher = algorithms.AES(self.digest('stream'))
+
+    @classmethod
+    def from_os(cls) -> 'NoiseSource':
+        """A fresh key from the operating system's entropy."""
+        return cls(secrets.token_bytes(32))
+
+    @classmethod
+    def from_seed(cls, seed: int) -> 'NoiseSource':
+        """A key that everybody who knows :obj:`seed` can compute."""
+        return cls(hashlib.sha256(f'seed {int(seed)}'.encode()).digest())
+
+    def digest(self, *address: Address) -> bytes:
+        """32 bytes that belong to an address, and tell nothing of the key."""
+        message = b''
+        for part in address:
+            if not isinstance(part, bytes):
+                part = f'{type(part).__name__} {part}'.encode()
+            message += len(part).to_bytes(8, 'big') + part
+        return hmac.digest(self._key, message, 'sha256')
+
+    def derive(self, *address: Address) -> 'NoiseSource':
+        """An independent source that belongs to an address."""
+        return NoiseSource(self.digest('derive', *address))
+
+    def fingerprint(self, content: NDArray[np.uint8]) -> bytes:
+        """A keyed fingerprint of bytes.
+
+        The polynomial hash of AES-GCM, at the speed of memory, and then a
+        keyed hash: without the key, nobody can test a guess of the content
+        against the fingerprint.
+        """
+        mac = Cipher(algorithms.AES(self.digest('fingerprint key')),
+                     modes.GCM(bytes(12))).encryptor()
+        for start in range(0, content.size, 2**24):
+            chunk = content[start:start + 2**24]
+            mac.authenticate_additional_data(chunk.data)
+        mac.finalize()
+        return self.digest('fingerprint', mac.tag)
+
+    def at(self, rows: NDArray[np.integer], tags: Words) -> 'NoiseSource':
+        """The same source with the rows of a grid at chosen addresses: row
+        :obj:`i` reads what belongs to the pair of :obj:`rows[i]` (who) and
+        :obj:`tags[i]` (with what content), see :meth:`tags`.
+        """
+        return _RowSource(self.digest('rows'), rows.astype(np.uint64), tags)
+
+    def tags(self, content: NDArray[np.uint8]) -> Words:
+        """One keyed 64-bit hash for the bytes of every row."""
+        padding = -content.shape[1] % 4
+        content = np.pad(content, ((0, 0), (0, padding)))
+        halves = content.view(np.uint32)
+        keys = self.derive('tags')._words(2 * (halves.shape[1] + 1))
+        return _multilinear(halves, keys.reshape(2, -1))
+
+    def blocks(self, rows: int, width: int) -> Iterator[tuple[int, int, Words]]:
+        """Yields :obj:`(start, stop, words)`: the words of rows
+        :obj:`start` to :obj:`stop`, :obj:`width` each. The buffer is used
+        again for the next block.
+        """
+        step = max(1, BLOCK_WORDS // max(width, 1))
+        stream = Cipher(self._cipher, modes.CTR(bytes(16))).encryptor()
+        buffer = np.empty(step * width, '<u8')
+        for start in range(0, rows, step):
+            stop = min(rows, start + step)
+            words = buffer[:(stop - start) * width]
+            _fill(stream, words)
+            yield start, stop, words.astype(np.uint64, copy=False)
+
+    def gather(self, rows: NDArray[np.integer], columns: NDArray[np.integer],
+               width: int, depth: int) -> Words:
+        """The words of scattered cells of a grid with :obj:`width` columns
+        and :obj:`depth` (an even number) words a cell.
+        """
+        blocks = np.empty((len(rows), depth // 2, 2), '>u8')
+        first = self._place(rows, blocks) * np.uint64(width)
+        first = (first + columns.astype(np.uint64)) * np.uint64(depth // 2)
+        blocks[:, :, 1] = first[:, None] + np.arange(depth // 2, dtype='u8')
+        out = np.empty(blocks.nbytes + 15, np.uint8)
+        cipher = Cipher(self._cipher, modes.ECB()).encryptor()
+        cipher.update_into(blocks.reshape(-1).view(np.uint8).data, out.data)
+        words = out[:blocks.nbytes].view('<u8').reshape(len(rows), depth)
+        return words.astype(np.uint64, copy=False)
+
+    def _place(self, rows: NDArray[np.integer],
+               blocks: NDArray[np.uint64]) -> Words:
+        blocks[:, :, 0] = 0  # The upper half of the counter.
+        return rows.astype(np.uint64)
+
+    def _words(self, count: int) -> Words:
+        words = np.empty(count, '<u8')
+        _fill(Cipher(self._cipher, modes.CTR(bytes(16))).encryptor(), words)
+        return words.astype(np.uint64, copy=False)
+
+    def __repr__(self) -> str:
+        return f'{self.__class__.__name__}(key=<secret>)'
+
+
+class _RowSource(NoiseSource):
+    # Rows at the addresses that `NoiseSource.at` was given.
+    def __init__(self, key: bytes, rows: Words, tags: Words) -> None:
+        super().__init__(key)
+        self._rows = rows
+        self._tags = tags
+
+    def derive(self, *address: Address) -> NoiseSource:
+        return _RowSource(self.digest('derive', *address), self._rows,
+                          self._tags)
+
+    def blocks(self, rows: int, width: int) -> Iterator[tuple[int, int, Words]]:
+        step = max(1, BLOCK_WORDS // max(width, 1))
+        depth = width + width % 2
+        for start in range(0, rows, step):
+            index = np.arange(start, min(rows, start + step))
+            words = self.gather(index, np.zeros_like(index), 1, depth)
+            words = np.ascontiguousarray(words[:, :width])
+            yield start, start + len(index), words.reshape(-1)
+
+    def _place(self, rows: NDArray[np.integer],
+               blocks: NDArray[np.uint64]) -> Words:
+        blocks[:, :, 0] = self._tags[rows][:, None]
+        places: Words = self._rows[rows]
+        return places
+
+
+def _fill(stream: CipherContext, words: Words) -> None:
+    # A cipher stream is the encryption of zeros.
+    out = words.view(np.uint8).data
+    for start in range(0, len(out), len(_ZEROS)):
+        part = out[start:start + len(_ZEROS)]
+        stream.update_into(_ZEROS[:len(part)], part)
+
+
+@jit
+def _multilinear(halves: NDArray[np.uint32], keys: Words) -> Words:
+    # Two multilinear hashes of 32 bits: a collision has probability 2**-64.
+    out = np.empty(halves.shape[0], np.uint64)
+    for i in range(halves.shape[0]):
+        a, b = keys[0, 0], keys[1, 0]
+        for j in range(halves.shape[1]):
+            a += keys[0, j + 1] * np.uint64(halves[i, j])
+            b += keys[1, j + 1] * np.uint64(halves[i, j])
+        high = (a >> np.uint64(32)) << np.uint64(32)
+        out[i] = high | (b >> np.uint64(32))
+    return out
+
+
+def grid(shape: Shape) -> tuple[int, int]:
+    """Rows, and cells in a row, of an array's shape."""
+    shape = (shape, ) if isinstance(shape, int) else tuple(shape)
+    return (shape[0], math.prod(shape[1:])) if shape else (1, 1)
+
+
+def threshold(probability: Union[Fraction, Decimal, float]) -> int:
+    """The smallest integer :obj:`t` with ``t / 2**64 >= probability``: a word
+    lies below it with probability exactly ``t / 2**64``.
+    """
+    if not 0 <= probability <= 1:
+        raise ValueError(f"'probability' must lie in [0, 1] "
+                         f"(got {probability})")
+    if isinstance(probability, Decimal):
+        with localcontext(prec=80):
+            return int((probability * WORD).to_integral_value(ROUND_CEILING))
+    return math.ceil(Fraction(probability) * WORD)
+
+
+def bernoulli(source: NoiseSource, probability: Union[Fraction, float],
+              shape: Shape) -> NDArray[np.bool_]:
+    """Coins that show :obj:`True` with :obj:`probability`, rounded up to a
+    multiple of ``2**-64``.
+    """
+    limit = threshold(probability)
+    if limit == WORD:
+        return np.ones(shape, np.bool_)
+    rows, width = grid(shape)
+    out = np.empty(rows * width, np.bool_)
+    for start, stop, words in source.blocks(rows, width):
+        np.less(words, np.uint64(limit), out=out[start * width:stop * width])
+    return out.reshape(shape)
+
+
+def uniform_integers(source: NoiseSource, high: int,
+                     shape: Shape) -> NDArray[np.int64]:
+    """Integers from 0 to :obj:`high - 1`, all equally likely: words above the
+    largest multiple of :obj:`high` are rejected, so there is no modulo bias.
+    """
+    if not 1 <= high <= 2**63:
+        raise ValueError(f"'high' must lie in [1, 2**63] (got {high})")
+    last = np.uint64(WORD - WORD % high - 1)  # The last word to accept.
+
+    def accept(words: Words) -> Accepted:
+        return words % np.uint64(high), words <= last
+
+    return _rejection(source, shape, accept, np.int64)
+
+
+def uniforms(source: NoiseSource,
+             shape: Shape) -> NDArray[np.float64]:
+    """Multiples of ``2**-53`` strictly between 0 and 1, equally likely."""
+    def accept(words: Words) -> Accepted:
+        top = words >> np.uint64(11)
+        return top * 2.0**-53, top != 0
+
+    return _rejection(source, shape, accept, np.float64)
+
+
+def _rejection(source: NoiseSource, shape: Shape,
+               accept: Callable[[Words], Accepted], dtype: Any) -> NDArray[Any]:
+    rows, width = grid(shape)
+    out = np.empty(rows * width, dtype)
+    rejected = [np.empty(0, np.int64)]
+    for start, stop, words in source.blocks(rows, width):
+        value, accepted = accept(words)
+        out[start * width:stop * width] = value
+        if not accepted.all():
+            rejected.append(start * width + np.flatnonzero(~accepted))
+    cells, attempt = np.concatenate(rejected), 0
+    while len(cells) > 0:
+        again = source.derive('retry', attempt)
+        words = again.gather(cells // width, cells % width, width, 2)[:, 0]
+        out[cells], accepted = accept(words)
+        cells, attempt = cells[~accepted], attempt + 1
+    return out.reshape(shape)
+
+
+# Discrete Laplace and Gaussian noise, after Canonne, Kamath and Steinke
+# (NeurIPS 2020): rejection from a geometric law whose digits are drawn one by
+# one, so that no probability is ever the difference of two rounded numbers. #
+
+_ONE_IN_E = int((Decimal(-1).exp() * WORD).to_integral_value())
+_TOO_FEW = -2**63  # What a sampler returns when a cell has run out of words.
+
+
+def discrete_laplace(source: NoiseSource, scale: float,
+                     shape: Shape) -> NDArray[np.int64]:
+    r"""Integers with :math:`P(z) \propto \exp(-|z| / \text{scale})`."""
+    return _sample(source, shape, _laplace_cells, _laplace_grid(scale), 16)
+
+
+def discrete_gaussian(source: NoiseSource, sigma: float,
+                      shape: Shape) -> NDArray[np.int64]:
+    r"""Integers with :math:`P(z) \propto \exp(-z^2 / (2 \sigma^2))`."""
+    sigma = _check_scale('sigma', sigma)
+    t = math.floor(sigma) + 1
+    return _sample(source, shape, _gaussian_cells, (t, sigma), 24)
+
+
+def _check_scale(name: str, scale: float) -> float:
+    if not 0 < scale <= 2.0**40:
+        raise ValueError(f"'{name}' must lie in (0, 2**40], in units of the "
+                         f"grid (got {scale})")
+    return float(scale)
+
+
+def _laplace_grid(scale: float) -> tuple[int, int]:
+    # scale <= t / s with t of about 30 bits: rounded up, never down.
+    scale = _check_scale('scale', scale)
+    s = 2**max(0, 30 - math.frexp(scale)[1])
+    return math.ceil(Fraction(scale) * s), s
+
+
+def _sample(source: NoiseSource, shape: Shape, kernel: Callable[..., None],
+            parameters: tuple[float, float], depth: int) -> NDArray[np.int64]:
+    # Runs `kernel` on the words of every cell. A cell that runs out of words
+    # starts again with the same words and some more: nothing is conditioned
+    # on the number of words it took.
+    rows, width = grid(shape)
+    out = np.empty(rows * width, np.int64)
+    for start, stop, words in source.blocks(rows, width * depth):
+        part = out[start * width:stop * width]
+        kernel(words.reshape(-1, depth), part, *parameters)
+    cells, sources = np.flatnonzero(out == _TOO_FEW), [source]
+    while len(cells) > 0:
+        sources.append(source.derive('more', len(sources)))
+        words = np.concatenate([
+            part.gather(cells // width, cells % width, width, depth)
+            for part in sources
+        ], axis=1)
+        part = np.empty(len(cells), np.int64)
+        kernel(words, part, *parameters)
+        out[cells] = part
+        cells = cells[part == _TOO_FEW]
+    return out.reshape(shape)
+
+
+@jit
+def _exp_coin(gamma: float, words: Words, at: int) -> tuple[int, int]:
+    # A coin with probability exp(-gamma): floor(gamma) coins of 1/e, which
+    # keep their relative precision, and one for the rest. -1: out of words.
+    while gamma >= 1.0:
+        if at == words.size:
+            return -1, at
+        at += 1
+        if words[at - 1] >= np.uint64(_ONE_IN_E):
+            return 0, at
+        gamma -= 1.0
+    if gamma == 0.0:
+        return 1, at
+    if at == words.size:
+        return -1, at
+    # exp(-gamma) < 1, and the product is rounded to at most 2**64 - 2048
+    # unless exp(-gamma) rounds to 1, which is right to within 2**-53.
+    probability = math.exp(-gamma)
+    if probability >= 1.0:
+        return 1, at + 1
+    hit = words[at] < np.uint64(probability * 18446744073709551616.0)
+    return (1 if hit else 0), at + 1
+
+
+@jit
+def _laplace(words: Words, at: int, t: int, s: int) -> tuple[Any, int]:
+    # X = U + t V is geometric with ratio exp(-1/t), X // s with exp(-s/t);
+    # a fair sign, and minus zero is thrown away.
+    last = np.uint64(0) - np.uint64(1)
+    last -= (last % np.uint64(t) + np.uint64(1)) % np.uint64(t)
+    while True:
+        if at == words.size:
+            return _TOO_FEW, at
+        word = words[at]
+        at += 1
+        if word > last:
+            continue
+        u = np.int64(word % np.uint64(t))
+        coin, at = _exp_coin(u / t, words, at)
+        if coin < 0:
+            return _TOO_FEW, at
+        if coin == 0:
+            continue
+        v = 0
+        while True:
+            coin, at = _exp_coin(1.0, words, at)
+            if coin < 0:
+                return _TOO_FEW, at
+            if coin == 0:
+                break
+            v += 1
+        if at == words.size:
+            return _TOO_FEW, at
+        negative = words[at] & np.uint64(1)
+        at += 1
+        x = (u + np.int64(t) * v) // np.int64(s)
+        if not negative:
+            return x, at
+        if x != 0:
+            return -x, at
+
+
+@jit
+def _laplace_cells(words: Words, out: NDArray[np.int64], t: int,
+                   s: int) -> None:
+    for i in range(out.size):
+        out[i], _ = _laplace(words[i], 0, t, s)
+
+
+@jit
+def _gaussian_cells(words: Words, out: NDArray[np.int64], t: int,
+                    sigma: float) -> None:
+    # A discrete Laplace proposal with scale t = floor(sigma) + 1.
+    for i in range(out.size):
+        at = 0
+        while True:
+            z, at = _laplace(words[i], at, t, 1)
+            out[i] = z
+            if z == _TOO_FEW:
+                break
+            # (|z| - sigma^2 / t)^2 / (2 sigma^2), with one rounding the less
+            excess = (abs(z) - sigma * sigma / t) / sigma
+            coin, at = _exp_coin(0.5 * excess * excess, words[i], at)
+            if coin < 0:
+                out[i] = _TOO_FEW
+            if coin != 0:
+                break
