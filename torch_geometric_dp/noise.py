@@ -69,8 +69,8 @@ class NoiseSource:
     .. code-block:: python
 
         source = NoiseSource.from_os()
-        uniforms(source, (1000, 3))               # 3 draws for 1000 rows each
-        uniforms(source.derive('again'), (1000, 3))  # other bits
+        uniforms(source, (1000, 3))                  # three draws a row
+        uniforms(source.derive("again"), (1000, 3))  # other bits
     """
     def __init__(self, key: bytes) -> None:
         if len(key) != 32:

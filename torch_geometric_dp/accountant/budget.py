@@ -121,11 +121,11 @@ class PrivacyBudget:
         """What is left of the cap for :obj:`kind`; infinity without one."""
         if kind not in KINDS:
             raise ValueError(f"'kind' must be one of {KINDS} (got {kind!r})")
-        cap = self.caps.get(kind, math.inf)
+        if kind not in self.caps:
+            return math.inf
         spent = self._epsilon(kind, self._spent)
-        if math.isinf(cap) or math.isinf(spent):
-            return cap if math.isinf(cap) else -math.inf
-        return float(Decimal(repr(cap)) - Decimal(repr(spent)))
+        # As decimal numbers, see `exact_sum`.
+        return float(Decimal(repr(self.caps[kind])) - Decimal(repr(spent)))
 
     def charge(self, release: Release) -> None:
         """Enters a release, or raises :class:`PrivacyBudgetExceeded`. One that

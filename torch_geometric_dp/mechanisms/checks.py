@@ -12,7 +12,7 @@ def check_epsilon(epsilon: Any, name: str = 'epsilon') -> float:
         check_epsilon(1)   # 1.0
     """
     if (isinstance(epsilon, bool) or not isinstance(epsilon, Real)
-            or not 0 < epsilon < math.inf):
+            or not 0 < float(epsilon) < math.inf):
         raise ValueError(f"'{name}' must be a positive, finite number "
                          f"(got {epsilon!r})")
     return float(epsilon)

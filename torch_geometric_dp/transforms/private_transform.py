@@ -154,11 +154,11 @@ class PrivateTransform(BaseTransform):
 
     def _address(self, source: NoiseSource, store: BaseStorage,
                  field: str) -> NoiseSource:
-        source = source.derive(_name(store, field))
-        if 'n_id' not in store:
+        source, value = source.derive(_name(store, field)), store[field]
+        if 'n_id' not in store or value.numel() == 0:
             return source
-        content = _bytes(store[field]).reshape(store[field].size(0), -1)
-        return source.at(store['n_id'].cpu().numpy(), source.tags(content))
+        tags = source.tags(_bytes(value).reshape(value.size(0), -1))
+        return source.at(store['n_id'].cpu().numpy(), tags)
 
     def _forward_batch(self, batch: Any) -> Any:
         # Every graph has its own identity, ledger and noise, so that it makes
@@ -212,6 +212,8 @@ def _digest(source: NoiseSource, stores: list[tuple[BaseStorage, str]]) -> str:
 
 
 def _bytes(value: Tensor) -> NDArray[np.uint8]:
+    if value.numel() == 0:
+        return np.empty(0, np.uint8)
     flat = value.detach().cpu().contiguous().view(-1)
     content: NDArray[np.uint8] = flat.view(torch.uint8).numpy()
     return content

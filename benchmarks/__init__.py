@@ -1,0 +1,1 @@
+"""Speed, as ratios that were measured side by side in one run."""

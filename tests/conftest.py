@@ -1,0 +1,28 @@
+import os
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+# Every statistical test in this suite raises a false alarm with at most this
+# probability. All of them have fixed seeds, so that one which passes, passes.
+FALSE_ALARM = 1e-6
+
+
+@pytest.fixture
+def graph() -> Data:
+    """Twelve nodes on a ring, with three classes."""
+    node = torch.arange(12)
+    edge = torch.stack([node, (node + 1) % 12])
+    return Data(x=torch.linspace(0, 1, 36).view(12, 3), y=node % 3,
+                edge_index=torch.cat([edge, edge.flip(0)], dim=1),
+                train_mask=node < 8)
+
+
+@pytest.fixture(scope='session')
+def real_data() -> str:
+    """The folder of real graphs, where it is at hand."""
+    folder = os.environ.get('TORCH_GEOMETRIC_DP_DATA')
+    if folder is None:
+        pytest.skip("'TORCH_GEOMETRIC_DP_DATA' is not set")
+    return folder

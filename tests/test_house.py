@@ -1,0 +1,103 @@
+"""The rules of the house: who may import whom, and docstrings that run."""
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import torch_geometric_dp
+
+ROOT = Path(torch_geometric_dp.__file__).parent
+CORE = {'captum', 'cryptography', 'numba', 'numpy', 'torch', 'torch_geometric',
+        'tqdm', 'torch_geometric_dp'}
+# What each room may import of ours; rooms that are not listed may import all.
+ROOMS = {
+    'accountant': {'accountant'},
+    'noise': {'_jit'},
+    'mechanisms': {'mechanisms', 'accountant', 'noise', '_jit'},
+    'transforms': {'transforms', 'mechanisms', 'accountant', 'noise'},
+    'datasets': {'datasets', 'mechanisms'},
+}
+
+
+def imports(path, top_level):
+    tree = ast.parse(path.read_text())
+    nodes = tree.body if top_level else ast.walk(tree)
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+
+
+@pytest.mark.parametrize('path', sorted(ROOT.rglob('*.py')),
+                         ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports(path):
+    # On import, nothing but the core dependencies.
+    for name in imports(path, top_level=True):
+        top = name.split('.')[0]
+        assert top in CORE or top in sys.stdlib_module_names, name
+    # Each room keeps to what it may know.
+    room = path.relative_to(ROOT).parts[0].removesuffix('.py')
+    for name in imports(path, top_level=False):
+        if name.startswith('torch_geometric_dp.') and room in ROOMS:
+            assert name.split('.')[1] in ROOMS[room], name
+
+
+def public_names():
+    modules = [torch_geometric_dp] + [
+        importlib.import_module(f'torch_geometric_dp.{info.name}')
+        for info in pkgutil.iter_modules(torch_geometric_dp.__path__)
+        if info.ispkg
+    ]
+    names = {}
+    for module in modules:
+        for name in getattr(module, '__all__', []):
+            names[name] = getattr(module, name)
+    from torch_geometric_dp import noise
+    names['NoiseSource'] = noise.NoiseSource
+    return names
+
+
+PUBLIC = public_names()
+
+
+@pytest.mark.parametrize('name', sorted(PUBLIC))
+def test_docstring_examples_run(name):
+    doc = inspect.getdoc(PUBLIC[name])
+    assert doc, f'{name} has no docstring'
+    blocks = re.findall(r'\.\. code-block:: python\n\n((?:    .*\n?|\n)+)',
+                        doc)
+    assert blocks, f'{name} has no example'
+    space = dict(PUBLIC, torch=torch, data=Data(
+        x=torch.rand(30, 4), y=torch.arange(30) % 7,
+        edge_index=torch.tensor([[0, 1], [1, 0]]),
+        train_mask=torch.arange(30) < 20))
+    from torch_geometric_dp import noise
+    space.update({key: getattr(noise, key) for key in ('uniforms', )})
+    for block in blocks:
+        code = textwrap.dedent(block)
+        lines = code.splitlines()
+        for node in ast.parse(code).body:
+            source = '\n'.join(lines[node.lineno - 1:node.end_lineno])
+            promised = re.search(r'#\s+([-\d(\'"\[].*)$', source)
+            if isinstance(node, ast.Expr) and promised:
+                value = eval(compile(ast.Expression(node.value), name, 'eval'),
+                             space)
+                shown = promised.group(1).split('...')[0].strip('() ')
+                assert str(value).strip('() ').startswith(shown), source
+            else:
+                exec(compile(ast.Module([node], []), name, 'exec'), space)
+
+
+def test_everything_public_is_exported():
+    for room in ('mechanisms', 'transforms', 'datasets'):
+        module = importlib.import_module(f'torch_geometric_dp.{room}')
+        assert list(module.__all__) == sorted(module.__all__, key=str.lower)

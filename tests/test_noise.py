@@ -1,0 +1,274 @@
+import copy
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from conftest import FALSE_ALARM
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from torch_geometric_dp import noise
+from torch_geometric_dp.noise import (
+    WORD,
+    NoiseSource,
+    bernoulli,
+    discrete_gaussian,
+    discrete_laplace,
+    threshold,
+    uniform_integers,
+    uniforms,
+)
+
+SAMPLERS = {
+    'bernoulli': lambda source, shape: bernoulli(source, 0.3, shape),
+    # Rejects a quarter of the words.
+    'integers': lambda source, shape: uniform_integers(source, 3 * 2**61,
+                                                       shape),
+    'uniforms': uniforms,
+    'laplace': lambda source, shape: discrete_laplace(source, 2.7, shape),
+    'gaussian': lambda source, shape: discrete_gaussian(source, 2.7, shape),
+}
+
+
+def all_words(source, rows, width):
+    return np.concatenate([w.copy() for _, _, w in source.blocks(rows, width)])
+
+
+def chi_square(draws, probability):
+    """The p-value of integer draws against a law, with rare ones lumped."""
+    low, high = int(draws.min()), int(draws.max())
+    support = np.arange(low, high + 1)
+    expected = probability(support) * draws.size
+    keep = expected >= 10
+    observed = np.bincount(draws.ravel() - low)[keep]
+    observed = np.append(observed, draws.size - observed.sum())
+    expected = np.append(expected[keep], draws.size - expected[keep].sum())
+    return stats.chisquare(observed, np.maximum(expected, 1e-9)).pvalue
+
+
+def test_words_are_the_aes_ctr_keystream():
+    source = NoiseSource(bytes(range(32)))
+    key = source.digest('stream')
+    stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+    expected = np.frombuffer(stream.update(bytes(8 * 1001)), '<u8')
+    assert np.array_equal(all_words(source, 143, 7), expected)
+
+
+@pytest.mark.parametrize('name', SAMPLERS)
+@pytest.mark.parametrize('size', [2, 6, 64, 1024])
+def test_draws_do_not_depend_on_the_block_size(name, size, monkeypatch):
+    source = NoiseSource.from_seed(1)
+    expected = SAMPLERS[name](source, (301, 5))
+    monkeypatch.setattr(noise, 'BLOCK_WORDS', size)
+    assert np.array_equal(SAMPLERS[name](source, (301, 5)), expected)
+
+
+@pytest.mark.parametrize('name', SAMPLERS)
+def test_every_row_has_its_own_stream(name):
+    source = NoiseSource.from_seed(2)
+    expected = SAMPLERS[name](source, (300, 4))
+    assert np.array_equal(SAMPLERS[name](source, (200, 4)), expected[:200])
+
+
+@pytest.mark.parametrize('name', SAMPLERS)
+def test_rows_at_chosen_addresses(name):
+    source = NoiseSource.from_seed(3)
+    rows = np.arange(100)
+    tags = source.tags(np.arange(100, dtype=np.uint8)[:, None])
+    expected = SAMPLERS[name](source.at(rows, tags), (100, 4))
+    some = np.array([70, 3, 3, 99])
+    out = SAMPLERS[name](source.at(rows[some], tags[some]), (4, 4))
+    assert np.array_equal(out, expected[some])
+    # Other content, other noise.
+    other = SAMPLERS[name](source.at(rows, tags + np.uint64(1)), (100, 4))
+    assert not np.array_equal(other, expected)
+
+
+def test_scattered_cells_hold_the_same_words():
+    source = NoiseSource.from_seed(4)
+    words = all_words(source, 50, 3 * 4).reshape(50, 3, 4)
+    rows, columns = np.array([49, 0, 7, 7]), np.array([2, 0, 1, 2])
+    gathered = source.gather(rows, columns, width=3, depth=4)
+    assert np.array_equal(gathered, words[rows, columns])
+
+
+def test_sources_are_independent_and_secret():
+    one, two = NoiseSource.from_os(), NoiseSource.from_os()
+    assert not np.array_equal(all_words(one, 8, 1), all_words(two, 8, 1))
+    derived = one.derive('a', 1)
+    assert not np.array_equal(all_words(one, 8, 1), all_words(derived, 8, 1))
+    # Parts of an address do not run into each other.
+    assert one.digest('a', 'b') != one.digest('ab')
+    assert one.digest('1') != one.digest(1)
+    assert one._key.hex() not in repr(one)
+    assert repr(one) == 'NoiseSource(key=<secret>)'
+    with pytest.raises(ValueError, match="'key' must have 32 bytes"):
+        NoiseSource(b'short')
+
+
+def test_seeds_repeat_and_global_seeds_do_not_matter():
+    torch.manual_seed(0)
+    np.random.seed(0)
+    first = uniforms(NoiseSource.from_seed(5), 10)
+    secret = uniforms(NoiseSource.from_os(), 10)
+    torch.manual_seed(0)
+    np.random.seed(0)
+    assert np.array_equal(uniforms(NoiseSource.from_seed(5), 10), first)
+    assert not np.array_equal(uniforms(NoiseSource.from_seed(6), 10), first)
+    assert not np.array_equal(uniforms(NoiseSource.from_os(), 10), secret)
+
+
+@pytest.mark.parametrize('clone', [
+    copy.deepcopy,
+    lambda source: pickle.loads(pickle.dumps(source)),
+])
+def test_copies_are_the_same_source(clone):
+    source = NoiseSource.from_os()
+    assert np.array_equal(uniforms(clone(source), 5), uniforms(source, 5))
+
+
+def test_fingerprints_are_keyed():
+    one, two = NoiseSource.from_seed(0), NoiseSource.from_seed(1)
+    content = np.arange(100, dtype=np.uint8)
+    changed = content.copy()
+    changed[50] += 1
+    assert one.fingerprint(content) == one.fingerprint(content.copy())
+    assert one.fingerprint(content) != two.fingerprint(content)
+    assert one.fingerprint(content) != one.fingerprint(changed)
+    assert one.fingerprint(content) != one.fingerprint(content[:99])
+
+
+@pytest.mark.parametrize('width', [1, 3, 4, 8, 13])
+def test_tags_tell_rows_apart(width):
+    source = NoiseSource.from_seed(0)
+    rows = np.random.RandomState(0).randint(0, 255, (1000, width), np.uint8)
+    tags, unique = source.tags(rows), np.unique(rows, axis=0)
+    assert len(np.unique(tags)) == len(unique)
+    assert np.array_equal(source.tags(rows[::-1]), tags[::-1])
+
+
+@given(st.fractions(0, 1))
+def test_thresholds_round_up(probability):
+    limit = threshold(probability)
+    assert probability <= Fraction(limit, WORD) < probability + Fraction(
+        1, WORD)
+
+
+def test_thresholds_at_the_ends():
+    source = NoiseSource.from_seed(0)
+    assert threshold(0) == 0 and threshold(1) == WORD
+    assert not bernoulli(source, 0, 1000).any()
+    assert bernoulli(source, 1, 1000).all()
+    with pytest.raises(ValueError, match='got 1.5'):
+        threshold(1.5)
+
+
+def test_bernoulli_frequency():
+    hits = int(bernoulli(NoiseSource.from_seed(0), 0.3, 10**6).sum())
+    assert stats.binomtest(hits, 10**6, 0.3).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize('high', [1, 2, 7, 40, 1000])
+def test_uniform_integers(high):
+    draws = uniform_integers(NoiseSource.from_seed(high), high, 10**6)
+    assert draws.min() >= 0 and draws.max() < high
+    counts = np.bincount(draws, minlength=high)
+    assert high == 1 or stats.chisquare(counts).pvalue > FALSE_ALARM
+
+
+def test_uniform_integers_without_modulo_bias():
+    # A modulo would hit the lower third twice as often as the others.
+    high = 3 * 2**61
+    draws = uniform_integers(NoiseSource.from_seed(0), high, 10**5)
+    counts = np.bincount(draws // 2**61, minlength=3)
+    assert stats.chisquare(counts).pvalue > FALSE_ALARM
+    with pytest.raises(ValueError, match="'high' must lie in"):
+        uniform_integers(NoiseSource.from_seed(0), 0, 1)
+
+
+def test_uniforms_have_53_bits_and_never_touch_the_ends(monkeypatch):
+    source = NoiseSource.from_seed(0)
+    draws = uniforms(source, 10**6)
+    assert stats.kstest(draws, 'uniform').pvalue > FALSE_ALARM
+    scaled = draws * 2**53
+    assert (scaled == np.rint(scaled)).all() and (scaled % 2 == 1).any()
+
+    # Words of zero are drawn again, those of all ones are below one.
+    def extremes(rows, width):
+        words = np.zeros(rows * width, np.uint64)
+        words[1] = 2**64 - 1
+        yield 0, rows, words
+
+    monkeypatch.setattr(source, 'blocks', extremes)
+    low, high, *_ = uniforms(source, 10)
+    assert 0 < low < 1 and high == 1 - 2.0**-53
+
+
+@pytest.mark.parametrize('scale', [0.05, 0.7, 1.0, 2.5, 40.0])
+def test_discrete_laplace(scale):
+    draws = discrete_laplace(NoiseSource.from_seed(0), scale, 2 * 10**5)
+    ratio = np.exp(-1 / scale)
+
+    def probability(z):
+        return (1 - ratio) / (1 + ratio) * ratio**np.abs(z)
+
+    assert chi_square(draws, probability) > FALSE_ALARM
+
+
+@pytest.mark.parametrize('sigma', [0.3, 0.7, 1.0, 2.5, 40.0])
+def test_discrete_gaussian(sigma):
+    draws = discrete_gaussian(NoiseSource.from_seed(0), sigma, 2 * 10**5)
+    support = np.arange(-3000, 3001)
+    total = np.exp(-support**2 / (2 * sigma**2)).sum()
+
+    def probability(z):
+        return np.exp(-z**2 / (2 * sigma**2)) / total
+
+    assert chi_square(draws, probability) > FALSE_ALARM
+
+
+def test_wide_noise_has_the_right_spread():
+    # Large scales: the variance, within five standard errors (6e-7).
+    n, scale = 10**5, 2.0**35
+    draws = discrete_laplace(NoiseSource.from_seed(0), scale, n) / scale
+    assert abs(draws.var() - 2) < 5 * np.sqrt(20 / n)
+    draws = discrete_gaussian(NoiseSource.from_seed(0), scale, n) / scale
+    assert abs(draws.var() - 1) < 5 * np.sqrt(2 / n)
+
+
+@given(st.floats(1e-3, 2.0**40))
+def test_laplace_scales_are_rounded_up(scale):
+    t, s = noise._laplace_grid(scale)
+    assert scale <= t / s <= scale * (1 + 2.0**-28)
+
+
+def test_coins_of_exponentials():
+    # Exactly as many words say yes as the exponential asks for, to 2**-50.
+    for gamma in (1e-9, 0.1, 0.5, 0.999):
+        limit = np.uint64(int(np.exp(-gamma) * 2.0**64))
+        below = np.array([limit - np.uint64(2**14)])
+        above = np.array([limit + np.uint64(2**14)])
+        assert noise._exp_coin(gamma, below, 0) == (1, 1)
+        assert noise._exp_coin(gamma, above, 0) == (0, 1)
+    assert noise._exp_coin(0.0, below, 0) == (1, 0)
+    assert noise._exp_coin(1.5, below[:0], 0)[0] == -1
+
+
+@pytest.mark.parametrize('scale', [0.0, -1.0, float('nan'), float('inf'),
+                                   2.0**41])
+def test_bad_scales_are_refused(scale):
+    with pytest.raises(ValueError, match="'scale' must lie in"):
+        discrete_laplace(NoiseSource.from_seed(0), scale, 1)
+    with pytest.raises(ValueError, match="'sigma' must lie in"):
+        discrete_gaussian(NoiseSource.from_seed(0), scale, 1)
+
+
+@pytest.mark.parametrize('name', SAMPLERS)
+@pytest.mark.parametrize('shape', [0, (0, 3), (3, 0), (2, 3, 4), 1])
+def test_odd_shapes(name, shape):
+    out = SAMPLERS[name](NoiseSource.from_seed(0), shape)
+    assert out.shape == (shape if isinstance(shape, tuple) else (shape, ))
