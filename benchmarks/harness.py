@@ -30,8 +30,10 @@ class Row:
     goal: float | None = None
 
     def __str__(self) -> str:
-        goal = '' if self.goal is None else (
-            f'   goal {self.goal:g}: {"met" if self.ratio >= self.goal else "MISSED"}')
+        goal = ''
+        if self.goal is not None:
+            met = 'met' if self.ratio >= self.goal else 'MISSED'
+            goal = f'   goal {self.goal:g}: {met}'
         return (f'{self.task}: {self.name} {self.rate:.3g}/s, '
                 f'{self.ratio:.2f} [{self.low:.2f}, {self.high:.2f}] times '
                 f'{self.against}{goal}')

@@ -75,7 +75,7 @@ def figure(data, private, rows, raw, majority, path):
     left.axhline(majority, color='red', ls='--', label='majority class')
     left.set(xlabel='epsilon of one label', ylabel='share right',
              ylim=(0, 1.02), title='What privacy costs')
-    left.legend(loc='lower right')
+    left.legend(loc='lower right', bbox_to_anchor=(1.0, 0.12))
 
     nodes = data.train_mask.nonzero().view(-1)[:24].tolist()
     canvas = torch.ones(4 * 9, 6 * 9)
@@ -119,7 +119,7 @@ def main():
     for epsilon, acc, same in rows:
         print(f'  epsilon = {epsilon:<4g}           {acc:.3f}   '
               f'({same:.0%} of the labels kept)')
-    print(f'  majority class, no data  {majority:.3f}')
+    print(f'  majority class           {majority:.3f}')
 
     print('\nThe ledger of one release (private.privacy)')
     print(releases[2.0].privacy)
