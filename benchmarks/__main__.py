@@ -2,9 +2,9 @@
 import argparse
 from pathlib import Path
 
-from benchmarks import harness, labels, noise
+from benchmarks import features, harness, labels, noise
 
-SUITES = {'noise': noise, 'labels': labels}
+SUITES = {'noise': noise, 'labels': labels, 'features': features}
 
 
 def main():
@@ -21,9 +21,9 @@ def main():
             rows.append(row)
             print(row, flush=True)
         if hasattr(SUITES[name], 'memory'):
-            extra = SUITES[name].memory() / 2**20
-            print(f'10^8 labels: {extra:.0f} MiB beyond input and output '
-                  f'(goal: at most 1024)')
+            task, extra, most = SUITES[name].memory()
+            print(f'{task}: {extra / 2**20:.0f} MiB beyond input and output '
+                  f'(goal: at most {most})')
     if args.json is not None:
         args.json.write_text(harness.to_json(rows))
 

@@ -40,22 +40,26 @@ class Row:
 
 
 def compare(task, items, ours, peers, goals=None, repeats=15):
-    """The speed of `ours` (a name and a function) against each of `peers`."""
+    """The speed of `ours` (a name and a function) against each of `peers`: a
+    function, or a pair of a function and the number of items that it does.
+    """
     name, function = ours
-    functions = {name: function, **peers}
-    for each in functions.values():  # Compilers, caches, page tables.
+    work = {name: (function, items)}
+    work |= {key: peer if isinstance(peer, tuple) else (peer, items)
+             for key, peer in peers.items()}
+    for each, _ in work.values():  # Compilers, caches, page tables.
         each()
-    times = {key: [] for key in functions}
+    times = {key: [] for key in work}  # Of one item.
     for _ in range(repeats):
-        for key, each in functions.items():
+        for key, (each, count) in work.items():
             start = time.perf_counter()
             each()
-            times[key].append(time.perf_counter() - start)
+            times[key].append((time.perf_counter() - start) / count)
     rows = []
     for peer in peers:
         ratios = [b / a for a, b in zip(times[name], times[peer])]
         low, middle, high = statistics.quantiles(ratios, n=4)
-        rows.append(Row(task, name, items / statistics.median(times[name]),
+        rows.append(Row(task, name, 1 / statistics.median(times[name]),
                         middle, low, high, peer, (goals or {}).get(peer)))
     return rows
 

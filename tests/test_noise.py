@@ -5,12 +5,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from conftest import FALSE_ALARM
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from tests.conftest import FALSE_ALARM
 from torch_geometric_dp import noise
 from torch_geometric_dp.noise import (
     WORD,

@@ -1,7 +1,9 @@
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
+from llvmlite import ir
+from numba.extending import intrinsic
 
 F = TypeVar('F', bound=Callable[..., object])
 
@@ -11,3 +13,19 @@ def jit(function: F) -> F:
     the interpreter's lock. The one place where numba's flags are set.
     """
     return cast(F, numba.njit(cache=True, nogil=True)(function))
+
+
+def _multiply_high(typing_context: Any, a: Any, b: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        wide = ir.IntType(128)
+        x, y = (builder.zext(arg, wide) for arg in args)
+        high = builder.lshr(builder.mul(x, y), ir.Constant(wide, 64))
+        return builder.trunc(high, ir.IntType(64))
+
+    word = numba.types.uint64
+    return word(word, word), codegen
+
+
+#: The upper 64 bits of the 128-bit product of two 64-bit words; for kernels
+#: only, since Python's integers need no such thing.
+multiply_high = cast(Callable[[Any, Any], Any], intrinsic(_multiply_high))

@@ -32,11 +32,13 @@ import hmac
 import math
 import secrets
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
-from typing import Any, Union
+from typing import Any, TypeVar, Union
 
 import numpy as np
+import torch
 from cryptography.hazmat.primitives.ciphers import (
     Cipher,
     CipherContext,
@@ -47,6 +49,7 @@ from numpy.typing import NDArray
 
 from torch_geometric_dp._jit import jit
 
+T = TypeVar('T')
 Words = NDArray[np.uint64]
 Shape = Union[int, tuple[int, ...]]
 Address = Union[str, int, bytes]
@@ -131,15 +134,20 @@ class NoiseSource:
         keys = self.derive('tags')._words(2 * (halves.shape[1] + 1))
         return _multilinear(halves, keys.reshape(2, -1))
 
-    def blocks(self, rows: int, width: int) -> Iterator[tuple[int, int, Words]]:
+    def blocks(self, rows: int, width: int,
+               first: int = 0) -> Iterator[tuple[int, int, Words]]:
         """Yields :obj:`(start, stop, words)`: the words of rows
-        :obj:`start` to :obj:`stop`, :obj:`width` each. The buffer is used
-        again for the next block.
+        :obj:`start` to :obj:`stop`, :obj:`width` each, from row :obj:`first`
+        to the one before :obj:`rows`. The buffer is used again for the next
+        block.
         """
         step = max(1, BLOCK_WORDS // max(width, 1))
-        stream = Cipher(self._cipher, modes.CTR(bytes(16))).encryptor()
+        counter, odd = divmod(first * width, 2)  # A block holds two words.
+        stream = Cipher(self._cipher, modes.CTR(
+            counter.to_bytes(16, 'big'))).encryptor()
+        stream.update(bytes(8 * odd))
         buffer = np.empty(step * width, '<u8')
-        for start in range(0, rows, step):
+        for start in range(first, rows, step):
             stop = min(rows, start + step)
             words = buffer[:(stop - start) * width]
             _fill(stream, words)
@@ -185,10 +193,11 @@ class _RowSource(NoiseSource):
         return _RowSource(self.digest('derive', *address), self._rows,
                           self._tags)
 
-    def blocks(self, rows: int, width: int) -> Iterator[tuple[int, int, Words]]:
+    def blocks(self, rows: int, width: int,
+               first: int = 0) -> Iterator[tuple[int, int, Words]]:
         step = max(1, BLOCK_WORDS // max(width, 1))
         depth = width + width % 2
-        for start in range(0, rows, step):
+        for start in range(first, rows, step):
             index = np.arange(start, min(rows, start + step))
             words = self.gather(index, np.zeros_like(index), 1, depth)
             words = np.ascontiguousarray(words[:, :width])
@@ -223,6 +232,19 @@ def _multilinear(halves: NDArray[np.uint32], keys: Words) -> Words:
     return out
 
 
+def in_threads(function: Callable[[int, int], T], rows: int) -> list[T]:
+    """Calls a function on as many parts :obj:`(first, last)` of the rows as
+    torch has threads, all at once. It pays where kernels do most of the work:
+    they run without the interpreter's lock.
+    """
+    count = max(1, min(torch.get_num_threads(), rows))
+    ends = [rows * i // count for i in range(count + 1)]
+    if count == 1:
+        return [function(0, rows)]
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(function, ends[:-1], ends[1:]))
+
+
 def grid(shape: Shape) -> tuple[int, int]:
     """Rows, and cells in a row, of an array's shape."""
     shape = (shape, ) if isinstance(shape, int) else tuple(shape)
@@ -232,6 +254,10 @@ def grid(shape: Shape) -> tuple[int, int]:
 def threshold(probability: Union[Fraction, Decimal, float]) -> int:
     """The smallest integer :obj:`t` with ``t / 2**64 >= probability``: a word
     lies below it with probability exactly ``t / 2**64``.
+
+    .. code-block:: python
+
+        threshold(0.5) == 2**63   # True
     """
     if not 0 <= probability <= 1:
         raise ValueError(f"'probability' must lie in [0, 1] "
@@ -246,6 +272,10 @@ def bernoulli(source: NoiseSource, probability: Union[Fraction, float],
               shape: Shape) -> NDArray[np.bool_]:
     """Coins that show :obj:`True` with :obj:`probability`, rounded up to a
     multiple of ``2**-64``.
+
+    .. code-block:: python
+
+        bernoulli(NoiseSource.from_os(), 0.25, (1000, 3)).mean()   # around 1/4
     """
     limit = threshold(probability)
     if limit == WORD:
@@ -261,6 +291,10 @@ def uniform_integers(source: NoiseSource, high: int,
                      shape: Shape) -> NDArray[np.int64]:
     """Integers from 0 to :obj:`high - 1`, all equally likely: words above the
     largest multiple of :obj:`high` are rejected, so there is no modulo bias.
+
+    .. code-block:: python
+
+        uniform_integers(NoiseSource.from_os(), 6, 10) + 1   # ten dice
     """
     if not 1 <= high <= 2**63:
         raise ValueError(f"'high' must lie in [1, 2**63] (got {high})")
@@ -274,7 +308,12 @@ def uniform_integers(source: NoiseSource, high: int,
 
 def uniforms(source: NoiseSource,
              shape: Shape) -> NDArray[np.float64]:
-    """Multiples of ``2**-53`` strictly between 0 and 1, equally likely."""
+    """Multiples of ``2**-53`` strictly between 0 and 1, equally likely.
+
+    .. code-block:: python
+
+        uniforms(NoiseSource.from_os(), (1000, 3)).shape   # (1000, 3)
+    """
     def accept(words: Words) -> Accepted:
         top = words >> np.uint64(11)
         return top * 2.0**-53, top != 0
@@ -311,13 +350,23 @@ _TOO_FEW = -2**63  # What a sampler returns when a cell has run out of words.
 
 def discrete_laplace(source: NoiseSource, scale: float,
                      shape: Shape) -> NDArray[np.int64]:
-    r"""Integers with :math:`P(z) \propto \exp(-|z| / \text{scale})`."""
+    r"""Integers with :math:`P(z) \propto \exp(-|z| / \text{scale})`.
+
+    .. code-block:: python
+
+        discrete_laplace(NoiseSource.from_os(), 2.5, 1000).mean()   # around 0
+    """
     return _sample(source, shape, _laplace_cells, _laplace_grid(scale), 16)
 
 
 def discrete_gaussian(source: NoiseSource, sigma: float,
                       shape: Shape) -> NDArray[np.int64]:
-    r"""Integers with :math:`P(z) \propto \exp(-z^2 / (2 \sigma^2))`."""
+    r"""Integers with :math:`P(z) \propto \exp(-z^2 / (2 \sigma^2))`.
+
+    .. code-block:: python
+
+        discrete_gaussian(NoiseSource.from_os(), 2.5, 1000).std()   # about 2.5
+    """
     sigma = _check_scale('sigma', sigma)
     t = math.floor(sigma) + 1
     return _sample(source, shape, _gaussian_cells, (t, sigma), 24)

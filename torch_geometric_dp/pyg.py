@@ -34,7 +34,8 @@ def align(data_list: list[BaseData]) -> list[BaseData]:
 
     .. code-block:: python
 
-        align([released, raw])[1].privacy   # an empty ledger
+        released = LabelRR(epsilon=1.0, num_classes=7)(data)
+        align([released, data])[1].privacy.releases   # ()
     """
     for key, empty in (('privacy', PrivacyAccountant()),
                        ('privacy_budget', NO_BUDGET)):

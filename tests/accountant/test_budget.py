@@ -4,8 +4,8 @@ import pickle
 import threading
 
 import pytest
-from test_ledger import release
 
+from tests.accountant.test_ledger import release
 from torch_geometric_dp import PrivacyBudget, PrivacyBudgetExceeded
 
 

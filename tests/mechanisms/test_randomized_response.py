@@ -4,11 +4,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from conftest import FALSE_ALARM
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from tests.conftest import FALSE_ALARM
 from torch_geometric_dp import noise
 from torch_geometric_dp.mechanisms import RandomizedResponse
 from torch_geometric_dp.mechanisms.randomized_response import _respond

@@ -3,12 +3,12 @@ import pickle
 
 import pytest
 import torch
-from conftest import FALSE_ALARM
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from torch_geometric.data import Batch, Data, HeteroData
 
+from tests.conftest import FALSE_ALARM
 from torch_geometric_dp import PrivacyAccountant, PrivacyBudget
 from torch_geometric_dp.transforms import LabelRR
 

@@ -111,6 +111,15 @@ def test_changed_content_is_a_new_release():
         transform(labels(data.privacy_budget, N - 1))
 
 
+def test_changed_arguments_are_a_new_release():
+    data = labels(PrivacyBudget(epsilon=1.0))
+    transform = LabelRR(0.6, 3)
+    transform(data)
+    transform.epsilon = 6.0
+    with pytest.raises(PrivacyBudgetExceeded):
+        transform(data)
+
+
 def test_without_a_budget_noise_is_fresh():
     data, transform = labels(), LabelRR(1.0, 3)
     one, two = transform(data), transform(data)

@@ -1,8 +1,28 @@
 """The mathematics: tensors in, tensors out. Knows no :obj:`Data`."""
+from torch_geometric_dp.mechanisms.duchi import Duchi
+from torch_geometric_dp.mechanisms.duchi_multi import DuchiMulti
+from torch_geometric_dp.mechanisms.feature_rr import FeatureRR
+from torch_geometric_dp.mechanisms.gaussian import Gaussian
+from torch_geometric_dp.mechanisms.hybrid import Hybrid
+from torch_geometric_dp.mechanisms.laplace import Laplace
+from torch_geometric_dp.mechanisms.multi_bit import MultiBit
+from torch_geometric_dp.mechanisms.piecewise import Piecewise
+from torch_geometric_dp.mechanisms.pm_sub import PMSub
 from torch_geometric_dp.mechanisms.randomized_response import (
     RandomizedResponse,
 )
+from torch_geometric_dp.mechanisms.three_outputs import ThreeOutputs
 
 __all__ = [
+    'Duchi',
+    'DuchiMulti',
+    'FeatureRR',
+    'Gaussian',
+    'Hybrid',
+    'Laplace',
+    'MultiBit',
+    'Piecewise',
+    'PMSub',
     'RandomizedResponse',
+    'ThreeOutputs',
 ]

@@ -1,5 +1,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from decimal import Decimal, localcontext
 from typing import Any, Union
 
 import numpy as np
@@ -42,9 +43,12 @@ class ColumnMechanism(ABC):
             if epsilon != 0:
                 check_epsilon(float(epsilon), f'epsilons[{column}]')
         self.epsilons: Array = values
+        #: The privacy loss of a whole row.
+        self.epsilon: float = exact_sum(values.tolist())
         low, high = (np.broadcast_to(np.asarray(bound, np.float64),
                                      values.shape) for bound in bounds)
-        good = (low < high) & np.isfinite(low) & np.isfinite(high)
+        with np.errstate(over='ignore'):  # A width may be beyond floats, too.
+            good = (low < high) & np.isfinite(high - low)
         if not good.all():
             column = int(np.argmin(good))
             raise ValueError(
@@ -62,7 +66,7 @@ class ColumnMechanism(ABC):
     @property
     def guarantee(self) -> Guarantee:
         """What is promised to a whole row."""
-        return Guarantee(exact_sum(self.epsilons.tolist()), 'features',
+        return Guarantee(self.epsilon, 'features',
                          "the features of one node are replaced")
 
     @abstractmethod
@@ -72,17 +76,29 @@ class ColumnMechanism(ABC):
         in increasing order, and their exact probabilities.
         """
 
-    @abstractmethod
     def draw(self, units: Array, words: Words) -> Array:
         """The released units of a block of rows, from :obj:`depth` words for
         each of their cells: :obj:`words` has shape
-        :obj:`[rows, num_features, depth]`.
+        :obj:`[rows, num_features, depth]`. A subclass overrides this, or
+        :meth:`_release` if its cells need more or less words by chance.
         """
+        raise NotImplementedError
 
     def expected_error(self, value: float, column: int = 0) -> float:
         """The exact expected distance of the output from the value."""
         outputs, probabilities = self.distribution(value, column)
         return float(np.abs(outputs - value) @ probabilities)
+
+    def bias(self, value: float, column: int = 0) -> float:
+        """The exact expected output, less the value."""
+        outputs, probabilities = self.distribution(value, column)
+        return float((outputs - value) @ probabilities)
+
+    def variance(self, value: float, column: int = 0) -> float:
+        """The exact variance of the output."""
+        outputs, probabilities = self.distribution(value, column)
+        error = outputs - value
+        return float((error - error @ probabilities)**2 @ probabilities)
 
     def check(self, x: Tensor, name: str = 'x') -> None:
         """Raises an error that names the first value that is out of bounds,
@@ -108,7 +124,8 @@ class ColumnMechanism(ABC):
         out = torch.from_numpy(np.empty(tuple(x.shape), np.float64 if x.dtype
                                         == torch.double else np.float32))
         self._release(x, out, source)
-        return out.to(x.device, x.dtype)
+        # Integers cannot hold what comes out.
+        return out.to(x.device, x.dtype if x.is_floating_point() else None)
 
     def _release(self, x: Tensor, out: Tensor, source: NoiseSource) -> None:
         # Block by block: no more memory than input, output and one block.
@@ -118,6 +135,14 @@ class ColumnMechanism(ABC):
             units = self.draw(self.to_units(block),
                               words.reshape(stop - start, d, self.depth))
             out[start:stop] = torch.from_numpy(self.from_units(units))
+
+    def unit(self, value: float, column: int = 0) -> float:
+        """One value scaled to [-1, 1]; it must lie within its bounds."""
+        low, high = self.low[column], self.high[column]
+        if not low <= value <= high:
+            raise ValueError(f"'value' must lie within its bounds, from {low} "
+                             f"to {high} in column {column} (got {value})")
+        return float(self.to_units(value, column))
 
     def to_units(self, values: Any, column: Any = slice(None)) -> Array:
         """Values scaled from their column's bounds to [-1, 1]."""
@@ -132,6 +157,17 @@ class ColumnMechanism(ABC):
         return values
 
     def __repr__(self) -> str:
-        total = exact_sum(self.epsilons.tolist())
-        return (f'{self.__class__.__name__}(epsilon={total}, '
+        return (f'{self.__class__.__name__}(epsilon={self.epsilon}, '
                 f'num_features={self.num_features})')
+
+
+def odds(epsilon: Union[float, Decimal]) -> Decimal:
+    r""":math:`e^{\varepsilon}` to 80 digits. Epsilons above 36 count as 36:
+    beyond that, 64-bit words would have too few values for the rare outputs.
+
+    .. code-block:: python
+
+        odds(0.0)   # 1
+    """
+    with localcontext(prec=80):
+        return min(Decimal(epsilon), Decimal(36)).exp()

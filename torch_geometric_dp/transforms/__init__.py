@@ -1,6 +1,26 @@
 """Releases of a graph's private fields, as PyG transforms."""
+from torch_geometric_dp.transforms.duchi import Duchi
+from torch_geometric_dp.transforms.duchi_multi import DuchiMulti
+from torch_geometric_dp.transforms.feature_rr import FeatureRR
+from torch_geometric_dp.transforms.gaussian import Gaussian
+from torch_geometric_dp.transforms.hybrid import Hybrid
 from torch_geometric_dp.transforms.label_rr import LabelRR
+from torch_geometric_dp.transforms.laplace import Laplace
+from torch_geometric_dp.transforms.multi_bit import MultiBit
+from torch_geometric_dp.transforms.piecewise import Piecewise
+from torch_geometric_dp.transforms.pm_sub import PMSub
+from torch_geometric_dp.transforms.three_outputs import ThreeOutputs
 
 __all__ = [
+    'Duchi',
+    'DuchiMulti',
+    'FeatureRR',
+    'Gaussian',
+    'Hybrid',
     'LabelRR',
+    'Laplace',
+    'MultiBit',
+    'Piecewise',
+    'PMSub',
+    'ThreeOutputs',
 ]

@@ -79,6 +79,12 @@ class PrivateTransform(BaseTransform):
     def guarantee(self) -> Guarantee:
         """What one application promises."""
 
+    def promise(self, stores: list[tuple[BaseStorage, str]]) -> Guarantee:
+        """What an application to these fields promises, where their shape
+        makes a difference.
+        """
+        return self.guarantee
+
     @property
     def parameters(self) -> tuple[tuple[str, Parameter], ...]:
         """What later steps need to know about the noise."""
@@ -119,7 +125,7 @@ class PrivateTransform(BaseTransform):
                 if release.output == seen:
                     return self._fresh(stores), release, True
 
-        guarantee = self.guarantee
+        guarantee = self.promise(stores)
         if budget is None:
             source = self._fresh(stores)
         else:
@@ -129,7 +135,9 @@ class PrivateTransform(BaseTransform):
                 guarantee = replace(
                     guarantee,
                     assumptions=guarantee.assumptions + (_SAME_ROWS, ))
-            source = self._source.derive('permanent', budget.identity, content)
+            # The arguments, too: were they changed, the same bits would mean
+            # another mechanism, and nobody would have paid for that.
+            source = self._source.derive(repr(self), budget.identity, content)
         release = Release(
             guarantee=guarantee,
             mechanism=repr(self),

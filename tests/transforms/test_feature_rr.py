@@ -1,0 +1,159 @@
+import math
+
+import pytest
+import torch
+from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.transforms import Compose
+
+from torch_geometric_dp import PrivacyBudget, PrivacyBudgetExceeded
+from torch_geometric_dp.explain import HeteroScores
+from torch_geometric_dp.transforms import FeatureRR, LabelRR
+
+UNIT = (0.0, 1.0)
+
+
+@pytest.fixture
+def scores():
+    return HeteroScores(torch.tensor([6.0, 3.0, 1.0]),
+                        torch.tensor([1.0, 1.0, 2.0]), 0.5, public=True)
+
+
+def test_feature_rr(graph, scores):
+    raw = graph.x.clone()
+    transform = FeatureRR(4.0, UNIT, bins=16, scores=scores)
+    assert repr(transform) == (
+        f"FeatureRR(epsilon=4.0, bounds=(0.0, 1.0), bins=16, decode='none', "
+        f"scores={scores!r})")
+    out = transform(graph)
+    assert torch.equal(graph.x, raw) and out.y is graph.y
+    assert out.x.shape == raw.shape and not torch.equal(out.x, raw)
+    assert ((out.x >= 0) & (out.x <= 1)).all()
+    assert out.privacy.epsilon('features') == 4.0
+    assert out.privacy.epsilon('labels') == 0.0
+    assert out.privacy.releases[0].guarantee.assumptions == ()
+    shares = torch.tensor(transform.epsilons(3), dtype=torch.double)
+    assert torch.allclose(shares, 4.0 * scores.theta())
+    assert math.fsum(transform.epsilons(3)) <= 4.0
+    assert transform.mechanism(3).epsilons.tolist() == shares.tolist()
+
+
+def test_repr_tells_everything_that_matters(scores):
+    transform = FeatureRR(1, (torch.zeros(3), torch.ones(3)), 'auto', None,
+                          'unbiased', clip=True, seed=4)
+    other = FeatureRR(1, (torch.zeros(3), 2 * torch.ones(3)), 'auto', None,
+                      'unbiased', clip=True, seed=4)
+    assert repr(transform).endswith(
+        "bins='auto', decode='unbiased', clip=True, seed=4)")
+    assert repr(transform) != repr(other)
+    assert repr(FeatureRR(1, UNIT, scores=scores)) != repr(
+        FeatureRR(1, UNIT, scores=scores.with_gamma(0.1)))
+
+
+def test_uniform_split(graph):
+    transform = FeatureRR(3.0, UNIT)
+    assert transform.epsilons(3) == [pytest.approx(1.0)] * 3
+    assert transform(graph).privacy.epsilon('features') == 3.0
+
+
+def test_with_labels_under_one_budget(graph):
+    graph.privacy_budget = PrivacyBudget(epsilon=4.0)
+    release = Compose([FeatureRR(4.0, UNIT), LabelRR(1.0, 3)])
+    out = release(graph)
+    assert out.privacy.epsilon('features') == 4.0
+    assert out.privacy.epsilon('labels') == 1.0
+    assert out.privacy.epsilon('node') == 5.0
+    assert torch.equal(release(graph).x, out.x)
+    with pytest.raises(PrivacyBudgetExceeded):
+        FeatureRR(0.1, UNIT)(graph)
+
+
+def test_released_features_cost_nothing_more(graph):
+    out = Compose([FeatureRR(1.0, UNIT), FeatureRR(9.0, UNIT)])(graph)
+    assert out.privacy.epsilon('features') == 1.0
+
+
+def test_out_of_bounds(graph):
+    graph.x = graph.x * 3 - 1
+    with pytest.raises(ValueError, match="'x' must lie within its bounds"):
+        FeatureRR(1.0, UNIT)(graph)
+    out = FeatureRR(1.0, UNIT, clip=True)(graph)
+    assert ((out.x >= 0) & (out.x <= 1)).all()
+    graph.x[0, 0] = math.nan
+    with pytest.raises(ValueError, match='got nan in row 0'):
+        FeatureRR(1.0, UNIT, clip=True)(graph)
+
+
+def test_private_scores_are_opt_in(graph):
+    scores = HeteroScores(torch.ones(3))
+    with pytest.raises(ValueError, match="'scores' were computed on private"):
+        FeatureRR(1.0, UNIT, scores=scores)
+    out = FeatureRR(1.0, UNIT, scores=scores, private_scores=True)(graph)
+    assert 'assumes that the scores, which were computed on private data' in (
+        str(out.privacy))
+
+
+@pytest.mark.parametrize('dtype', [torch.float, torch.double, torch.half])
+def test_types(graph, dtype):
+    graph.x = graph.x.to(dtype)
+    assert FeatureRR(1.0, UNIT)(graph).x.dtype == dtype
+
+
+def test_hetero_data_and_batch(graph):
+    data = HeteroData()
+    data['a'].x, data['b'].x = torch.rand(5, 3), torch.rand(4, 7)
+    out = FeatureRR(1.0, UNIT)(data)
+    assert out['a'].x.shape == (5, 3) and out['b'].x.shape == (4, 7)
+    assert out.privacy.epsilon('features') == 1.0
+    graph.privacy_budget = PrivacyBudget(epsilon=1.0)
+    transform = FeatureRR(1.0, UNIT)
+    batch = transform(Batch.from_data_list([graph, graph]))
+    assert torch.equal(batch[0].x, transform(graph).x)
+
+
+def test_batches_of_one_graph():
+    data = Data(x=torch.rand(100, 3))
+    data.privacy_budget = PrivacyBudget(epsilon=1.0)
+    transform = FeatureRR(1.0, UNIT)
+    seen = torch.zeros(100, 3)
+    for nodes in torch.randperm(100).split(17):
+        batch = Data(x=data.x[nodes], n_id=nodes,
+                     privacy_budget=data.privacy_budget)
+        seen[nodes] = transform(batch).x
+    for nodes in torch.randperm(100).split(23):
+        batch = Data(x=data.x[nodes], n_id=nodes,
+                     privacy_budget=data.privacy_budget)
+        assert torch.equal(transform(batch).x, seen[nodes])
+    assert data.privacy_budget.remaining('features') == 0.0
+
+
+@pytest.mark.parametrize('x, error, message', [
+    (None, ValueError, "'x' is missing"),
+    (torch.rand(12), ValueError, "'x' must have shape"),
+    (torch.rand(12, 0), ValueError, "'x' must have shape"),
+    (torch.rand(12, 3).to_sparse(), TypeError, "'x' must be a dense tensor"),
+    (torch.rand(12, 3).to_sparse_csr(), TypeError, "see x.to_dense()"),
+    ([[0.0]], TypeError, "'x' must be a dense tensor"),
+])
+def test_bad_features(graph, x, error, message):
+    graph.x = x
+    with pytest.raises(error) as info:
+        FeatureRR(1.0, UNIT)(graph)
+    assert message in str(info.value)
+
+
+@pytest.mark.parametrize('arguments, message', [
+    (dict(epsilon=0.0), "'epsilon' must be a positive, finite number"),
+    (dict(bounds=1.0), "'bounds' must be a pair"),
+    (dict(bins=0), "'bins' must be an integer of at least 2"),
+    (dict(decode='x'), "'decode' must be one of"),
+])
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError) as info:
+        FeatureRR(**{'epsilon': 1.0, 'bounds': UNIT, **arguments})
+    assert message in str(info.value)
+
+
+def test_scores_of_the_wrong_length(graph):
+    scores = HeteroScores(torch.ones(4), public=True)
+    with pytest.raises(ValueError, match="one entry for each of the 3 columns"):
+        FeatureRR(1.0, UNIT, scores=scores)(graph)

@@ -1,0 +1,141 @@
+"""Figures, for people who would rather look than read.
+
+All functions draw on matplotlib axes, make new ones where none are given, and
+return them. They need ``pip install 'torch_geometric_dp[examples]'``.
+"""
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+import numpy as np
+
+from torch_geometric_dp.explain import HeteroScores
+from torch_geometric_dp.mechanisms.column_mechanism import ColumnMechanism
+
+
+def _axes(ax: Any) -> Any:
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("Figures need matplotlib: pip install "
+                          "'torch_geometric_dp[examples]'") from error
+    return plt.subplots()[1]
+
+
+def scores(scores: HeteroScores, ax: Optional[Any] = None) -> Any:
+    r"""Each column's importance and sensitivity, with the share of epsilon that
+    it gets as its colour (the paper's Figure 3).
+
+    Args:
+        scores (HeteroScores): The scores.
+        ax (matplotlib axes, optional): Where to draw. (default: :obj:`None`)
+
+    .. code-block:: python
+
+        ax = scores(HeteroScores(torch.rand(64), torch.rand(64), public=True))
+        ax.figure.savefig('scores.png')
+    """
+    ax = _axes(ax)
+    points = ax.scatter(scores.importance, scores.sensitivity,
+                        c=scores.theta(), cmap='viridis', s=25)
+    ax.figure.colorbar(points, ax=ax,
+                       label=r'share $\theta$ of the budget')
+    ax.set(xlabel=r'importance $\alpha$', ylabel=r'sensitivity $\beta$',
+           title=rf'Unifying score, $\gamma = {scores.gamma:g}$')
+    return ax
+
+
+def expected_error(mechanisms: Mapping[str, Any], epsilons: Sequence[float],
+                   values: Sequence[float],
+                   draws: Optional[Mapping[str, Sequence[float]]] = None,
+                   ax: Optional[Any] = None) -> Any:
+    r"""The expected error against epsilon, from the exact formulas (the paper's
+    Figure 10), with what was drawn as dots on top.
+
+    Args:
+        mechanisms (dict): A function from epsilon to a mechanism, for each
+            name.
+        epsilons (sequence of floats): Where to evaluate.
+        values (sequence of floats): The error is the mean over these values.
+        draws (dict, optional): For each name, the mean errors of real draws at
+            :obj:`epsilons`. (default: :obj:`None`)
+        ax (matplotlib axes, optional): Where to draw. (default: :obj:`None`)
+
+    .. code-block:: python
+
+        from torch_geometric_dp.mechanisms import Duchi, FeatureRR
+        ax = expected_error({'Duchi': Duchi, 'FeatureRR': FeatureRR},
+                            epsilons=[0.5, 1.0, 2.0], values=[-0.5, 0.0, 0.9])
+        ax.figure.savefig('error.png')
+    """
+    ax = _axes(ax)
+    for i, (name, make) in enumerate(mechanisms.items()):
+        errors = [mean_error(make(epsilon), values) for epsilon in epsilons]
+        style = dict(color=f'C{i % 10}', ls='-' if i < 10 else '--')
+        ax.plot(epsilons, errors, label=name, **style)
+        if draws is not None:
+            ax.plot(epsilons, draws[name], 'o', ms=4, color=style['color'])
+    ax.set(xscale='log', yscale='log', xlabel=r'$\varepsilon$',
+           ylabel='expected error, for values in [-1, 1]')
+    ax.legend(fontsize='small', ncols=2)
+    return ax
+
+
+def mean_error(mechanism: ColumnMechanism, values: Sequence[float]) -> float:
+    """The exact expected error, as the mean over some values.
+
+    .. code-block:: python
+
+        from torch_geometric_dp.mechanisms import Duchi
+        mean_error(Duchi(1.0), [0.0])   # 2.16...
+    """
+    errors = [mechanism.expected_error(value) for value in values]
+    return float(np.mean(errors))
+
+
+def intervals(curves: Mapping[str, Mapping[float, Sequence[float]]],
+              levels: Optional[Mapping[str, float]] = None,
+              ax: Optional[Any] = None) -> Any:
+    r"""Means with 95% intervals against epsilon, one curve for each name.
+
+    Args:
+        curves (dict): For each name, and each epsilon, the results over seeds.
+        levels (dict, optional): Results that cost no epsilon, as horizontal
+            lines. (default: :obj:`None`)
+        ax (matplotlib axes, optional): Where to draw. (default: :obj:`None`)
+
+    .. code-block:: python
+
+        ax = intervals({'ours': {1.0: [0.7, 0.8], 2.0: [0.8, 0.9]}},
+                       levels={'majority class': 0.1})
+        ax.figure.savefig('accuracy.png')
+    """
+    ax = _axes(ax)
+    for i, (name, points) in enumerate(curves.items()):
+        epsilons = sorted(points)
+        mean = [np.mean(points[e]) for e in epsilons]
+        half = [interval(points[e]) for e in epsilons]
+        ax.errorbar(epsilons, mean, half, label=name, capsize=2, marker='.',
+                    color=f'C{i % 10}', ls='-' if i < 10 else '--')
+    for i, (name, level) in enumerate((levels or {}).items()):
+        ax.axhline(level, color='gray', ls=(0, (1 + 2 * i, 2)), lw=1,
+                   label=name)
+    ax.set(xscale='log', xlabel=r'$\varepsilon$', ylabel='accuracy')
+    ax.legend(fontsize='small', ncols=2)
+    return ax
+
+
+def interval(results: Sequence[float]) -> float:
+    """Half the width of the 95% interval of a mean over seeds, by Student's t.
+
+    .. code-block:: python
+
+        interval([0.7, 0.8, 0.9])   # 0.24...
+    """
+    from scipy import stats
+    n = len(results)
+    if n < 2:
+        return float('nan')
+    return float(stats.t.ppf(0.975, n - 1) * np.std(results, ddof=1) /
+                 np.sqrt(n))

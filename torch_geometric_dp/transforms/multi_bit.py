@@ -1,0 +1,59 @@
+from typing import Optional
+
+from torch_geometric.data.datapipes import functional_transform
+
+from torch_geometric_dp import mechanisms
+from torch_geometric_dp.mechanisms.checks import check_integer
+from torch_geometric_dp.transforms.feature_transform import (
+    Bound,
+    FeatureTransform,
+)
+
+
+@functional_transform('dp_multi_bit')
+class MultiBit(FeatureTransform):
+    r"""Releases node features by the multi-bit mechanism of LPGNN: some columns
+    of each row are sent as one bit each, the others not at all; unbiased
+    (functional name: :obj:`dp_multi_bit`).
+
+    Takes the arguments of :class:`FeatureTransform`, except for scores: the
+    columns are released together. The proof stands in
+    :mod:`torch_geometric_dp.mechanisms.multi_bit`.
+
+    Args:
+        epsilon (float): The privacy loss of one node's whole row.
+        bounds (tuple): The lowest and the highest value, each of them one for
+            all columns or one for each; public numbers.
+        num_sampled (int, optional): How many columns each node sends. By
+            default, the number that LPGNN found best for :obj:`epsilon`.
+            (default: :obj:`None`)
+        clip (bool, optional): If set to :obj:`True`, values outside the bounds
+            are moved to them; by default, they are refused.
+            (default: :obj:`False`)
+        seed (int, optional): Makes the noise repeatable, and known to everybody
+            who knows the seed. (default: :obj:`None`)
+
+    .. code-block:: python
+
+        data = DigitsGraph()[0]
+        private = MultiBit(epsilon=4.0, bounds=(0.0, 1.0))(data)
+        private.privacy.epsilon('features')   # 4.0
+    """
+    def __init__(self, epsilon: float, bounds: tuple[Bound, Bound],
+                 num_sampled: Optional[int] = None, clip: bool = False,
+                 seed: Optional[int] = None) -> None:
+        super().__init__(epsilon, bounds, clip=clip, seed=seed)
+        if num_sampled is not None:
+            check_integer('num_sampled', num_sampled, 1)
+        self.num_sampled = num_sampled
+
+    def mechanism(self, num_features: int) -> mechanisms.MultiBit:
+        """The mechanism for rows with so many columns."""
+        return mechanisms.MultiBit(self.epsilon, num_features, self.bounds,
+                                   self.num_sampled)
+
+    def arguments(self) -> list[str]:
+        """What :obj:`repr` shows between the brackets."""
+        args = super().arguments()
+        args.insert(2, f'num_sampled={self.num_sampled}')
+        return args
