@@ -183,6 +183,29 @@ def test_blocks_and_threads_change_nothing(size, threads, monkeypatch):
     assert torch.equal(out, expected)
 
 
+def test_words_that_would_bring_bias_are_rejected():
+    # 2**64 mod T words are one too many; the word 0 is the first of them.
+    mechanism = FeatureRR(0.5, UNIT, 3)
+    total = int(mechanism._tables[0].prefix[3])
+    surplus = 2**64 % total
+    assert surplus > 0
+    one = np.ones(1)
+    columns = 0 * one, 3 * one, one / 2, one / 2, np.array([3]), np.array([0])
+    tables = module._pack(mechanism._tables, mechanism._codes)
+
+    def rejected(word):
+        return module._respond(np.array([word], np.uint64), np.zeros(1),
+                               np.zeros(1, np.int64), np.empty(1), columns,
+                               tables)
+
+    inverse = pow(total // math.gcd(total, 2**64), -1, 2**64)
+    assert rejected(0) == 1 and rejected(2**64 - 1) == 0
+    # The words whose product ends on the last rejected, and the first other.
+    shift = math.gcd(total, 2**64)
+    for rest, answer in ((surplus - shift, 1), (surplus, 0)):
+        assert rejected(rest // shift * inverse % (2**64 // shift)) == answer
+
+
 def test_rejection_has_no_bias(monkeypatch):
     monkeypatch.setattr(module, '_TOTAL_BITS', 63)
     module._table.cache_clear()

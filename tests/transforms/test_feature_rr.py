@@ -153,6 +153,25 @@ def test_bad_arguments(arguments, message):
     assert message in str(info.value)
 
 
+@pytest.mark.parametrize('change, arguments', [
+    (dict(x=torch.full((12, 3), math.nan)), {}),
+    (dict(x=torch.full((12, 3), math.inf)), {}),
+    (dict(x=torch.full((12, 3), 1.5)), {}),
+    (dict(x=torch.full((12, 2), 0.5)), {'scores': HeteroScores(
+        torch.ones(3), public=True)}),
+    (dict(), {'bounds': (0.5, 0.5)}),
+    (dict(), {'bounds': (torch.zeros(3), torch.tensor([1.0, 0.0, 1.0]))}),
+])
+def test_bad_input_leaves_the_ledger_alone(graph, change, arguments):
+    graph.privacy_budget = PrivacyBudget(epsilon=1.0)
+    graph.update(change)
+    transform = FeatureRR(**{'epsilon': 1.0, 'bounds': UNIT, **arguments})
+    with pytest.raises(ValueError, match="'x' must lie|'scores' must|'bounds'"):
+        transform(graph)
+    assert graph.privacy_budget.spent.releases == ()
+    assert 'privacy' not in graph
+
+
 def test_scores_of_the_wrong_length(graph):
     scores = HeteroScores(torch.ones(4), public=True)
     with pytest.raises(ValueError, match="one entry for each of the 3 columns"):
