@@ -46,7 +46,12 @@ lint: .venv/.installed ## Check the style.
 types: .venv/.installed ## Check the types.
 	.venv/bin/mypy
 
-bench: .venv/.installed ## Measure speed, as ratios.
+.venv/.peers: .venv/.installed
+	@echo "==> Installing the packages that we compare with"
+	.venv/bin/pip install $(PIP_FLAGS) multi-freq-ldpy pure-ldp statsmodels opendp
+	@touch $@
+
+bench: .venv/.peers ## Measure speed, as ratios.
 	.venv/bin/python -m benchmarks
 
 clean: ## Remove what the other commands made.

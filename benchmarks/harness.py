@@ -67,6 +67,7 @@ def compare(task, items, ours, peers, goals=None, repeats=15):
 def peak_memory(function):
     """The most bytes a function had resident, in a process of its own."""
     def run(queue):
+        torch.set_num_threads(1)  # A fork has no part in a pool of threads.
         function()
         queue.put(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 

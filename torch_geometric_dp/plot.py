@@ -76,8 +76,9 @@ def expected_error(mechanisms: Mapping[str, Any], epsilons: Sequence[float],
         ax.plot(epsilons, errors, label=name, **style)
         if draws is not None:
             ax.plot(epsilons, draws[name], 'o', ms=4, color=style['color'])
-    ax.set(xscale='log', yscale='log', xlabel=r'$\varepsilon$',
+    ax.set(xscale='log', yscale='log',
            ylabel='expected error, for values in [-1, 1]')
+    _mark_epsilons(ax, epsilons)
     ax.legend(fontsize='small', ncols=2)
     return ax
 
@@ -121,9 +122,16 @@ def intervals(curves: Mapping[str, Mapping[float, Sequence[float]]],
     for i, (name, level) in enumerate((levels or {}).items()):
         ax.axhline(level, color='gray', ls=(0, (1 + 2 * i, 2)), lw=1,
                    label=name)
-    ax.set(xscale='log', xlabel=r'$\varepsilon$', ylabel='accuracy')
+    ax.set(xscale='log', ylabel='accuracy')
+    _mark_epsilons(ax, sorted({e for c in curves.values() for e in c}))
     ax.legend(fontsize='small', ncols=2)
     return ax
+
+
+def _mark_epsilons(ax: Any, epsilons: Sequence[float]) -> None:
+    ax.set_xlabel(r'$\varepsilon$')
+    ax.set_xticks(epsilons, [f'{epsilon:g}' for epsilon in epsilons])
+    ax.minorticks_off()
 
 
 def interval(results: Sequence[float]) -> float:

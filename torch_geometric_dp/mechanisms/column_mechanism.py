@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric_dp.accountant import Guarantee
 from torch_geometric_dp.accountant.composition import exact_sum
 from torch_geometric_dp.mechanisms.checks import check_epsilon
-from torch_geometric_dp.noise import NoiseSource, Words
+from torch_geometric_dp.noise import BLOCK_WORDS, NoiseSource, Words
 
 Array = NDArray[np.float64]
 Bounds = tuple[Union[float, Sequence[float]], Union[float, Sequence[float]]]
@@ -107,8 +107,9 @@ class ColumnMechanism(ABC):
         if x.dim() != 2 or x.size(1) != self.num_features:
             raise ValueError(f"'{name}' must have shape [num_nodes, "
                              f"{self.num_features}] (got {list(x.shape)})")
-        for start in range(0, x.size(0), 2**12):
-            block = x[start:start + 2**12].detach().cpu().double().numpy()
+        step = max(1, BLOCK_WORDS // self.num_features)
+        for start in range(0, x.size(0), step):
+            block = x[start:start + step].detach().cpu().double().numpy()
             good = (block >= self.low) & (block <= self.high)
             if not good.all():  # Also for NaN, which no comparison likes.
                 row, column = np.argwhere(~good)[0]
