@@ -1,5 +1,7 @@
 import copy
+import math
 import pickle
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -18,6 +20,8 @@ from torch_geometric_dp.noise import (
     bernoulli,
     discrete_gaussian,
     discrete_laplace,
+    distinct,
+    sparse_bernoulli,
     threshold,
     uniform_integers,
     uniforms,
@@ -170,6 +174,95 @@ def test_thresholds_at_the_ends():
 def test_bernoulli_frequency():
     hits = int(bernoulli(NoiseSource.from_seed(0), 0.3, 10**6).sum())
     assert stats.binomtest(hits, 10**6, 0.3).pvalue > FALSE_ALARM
+
+
+@given(st.floats(0, 0.5, exclude_min=True) | st.fractions(
+    Fraction(1, 10**12), Fraction(1, 2)), st.integers(1, 2**61))
+def test_darts_hit_with_the_probability_asked_for(probability, count):
+    mean, points, bits = noise._board(probability, count)
+    assert points >= count << bits and points <= 2**63
+    # 1 - exp(-rate) in 60 digits: rounded up, and by next to nothing.
+    asked = max(Fraction(probability), Fraction(1, 2**60))
+    with localcontext(prec=60):
+        hit = 1 - (-Decimal(mean * 2**bits) / points).exp()
+        ratio = hit * asked.denominator / asked.numerator
+        assert 1 < ratio < 1 + Decimal(2)**-60
+
+
+def test_unit_poisson():
+    draws = noise._sample(NoiseSource.from_seed(0), 10**6,
+                          noise._poisson_cells, (), 4)
+    assert chi_square(draws, lambda k: stats.poisson.pmf(k, 1)) > FALSE_ALARM
+
+
+def test_unit_poisson_counts_every_head():
+    # 64 heads and three more, and the coins of 2/3 to 2/67 that keep them.
+    ones, hits = [2**64 - 1, 7], [0] * 65
+    words = np.array(ones + hits, np.uint64)
+    assert noise._poisson(words) == 67
+    assert noise._poisson(words[:-1]) == noise._TOO_FEW
+    assert noise._poisson(words[:1]) == noise._TOO_FEW
+    # No head: kept at the next tail.
+    assert noise._poisson(np.array([2, 0], np.uint64)) == 0
+    assert noise._poisson(np.array([2, 1], np.uint64)) == 1
+    # 2**64 - 1 is a multiple of three, so the last word starts a row of three
+    # that is not there; 2 does not keep, and a new row of heads begins.
+    three = np.array([7, 2**64 - 1, 1, 7, 2, 3], np.uint64)
+    assert noise._poisson(three) == 3
+    assert noise._poisson(three[3:]) == 2
+
+
+def test_sparse_coins_are_independent():
+    # All 64 outcomes of six coins.
+    draws, p = 4000, 0.3
+    source = NoiseSource.from_seed(0)
+    outcomes = [sum(1 << int(place) for place in sparse_bernoulli(
+        source.derive(i), p, 6)) for i in range(draws)]
+    heads = np.array([bin(i).count('1') for i in range(64)])
+    law = p**heads * (1 - p)**(6 - heads)
+    assert chi_square(np.array(outcomes), lambda i: law[i]) > FALSE_ALARM
+
+
+@pytest.mark.parametrize('probability, count', [
+    (0.4, 10**5), (0.7, 10**5), (1e-3, 10**8), (1e-8, 5 * 10**12),
+])
+def test_sparse_coins_are_everywhere(probability, count):
+    places = sparse_bernoulli(NoiseSource.from_seed(0), probability, count)
+    assert (np.diff(places) > 0).all()
+    assert places[0] >= 0 and places[-1] < count
+    # The number of heads, and how they spread.
+    mean = probability * count
+    spread = math.sqrt(mean * (1 - probability))
+    assert abs(len(places) - mean) < 5 * spread
+    parts = np.bincount(places * 50 // count, minlength=50)
+    statistic = (parts - mean / 50)**2 / (mean / 50 * (1 - probability))
+    assert stats.chi2.sf(statistic.sum(), 50) > FALSE_ALARM
+
+
+@pytest.mark.parametrize('size', [2, 6, 64, 1024])
+def test_sparse_coins_do_not_depend_on_the_block_size(size, monkeypatch):
+    source = NoiseSource.from_seed(1)
+    expected = sparse_bernoulli(source, 0.1, 10**4)
+    monkeypatch.setattr(noise, 'BLOCK_WORDS', size)
+    assert np.array_equal(sparse_bernoulli(source, 0.1, 10**4), expected)
+
+
+def test_sparse_coins_at_the_ends():
+    source = NoiseSource.from_seed(0)
+    assert sparse_bernoulli(source, 0.5, 0).tolist() == []
+    assert sparse_bernoulli(source, 0, 10**18).tolist() == []
+    assert sparse_bernoulli(source, 1, 5).tolist() == [0, 1, 2, 3, 4]
+    assert sparse_bernoulli(source, 1e-30, 1000).tolist() == []
+    with pytest.raises(ValueError, match=r"'count' must lie in .*got -1"):
+        sparse_bernoulli(source, 0.5, -1)
+    with pytest.raises(ValueError, match="'probability' must lie in"):
+        sparse_bernoulli(source, 1.5, 1)
+
+
+@given(st.lists(st.integers(-2**63, 2**63 - 1)))
+def test_distinct(integers):
+    out = distinct(np.array(integers, np.int64))
+    assert out.tolist() == sorted(set(integers))
 
 
 @pytest.mark.parametrize('high', [1, 2, 7, 40, 1000])

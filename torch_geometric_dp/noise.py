@@ -14,6 +14,9 @@ stream, at the address of the same cell.
 
 * :func:`uniform_integers` is exactly uniform, and an integer threshold (see
   :func:`threshold`) is hit with probability exactly ``threshold / 2**64``;
+* :func:`sparse_bernoulli` tosses exactly independent coins, all with the same
+  probability: the one asked for, rounded up by less than a part in ``2**60``
+  of itself (and to ``2**-60`` at least);
 * :func:`uniforms` is exactly uniform on the multiples of ``2**-53`` that lie
   strictly between 0 and 1;
 * :func:`discrete_laplace` returns every integer :math:`z` with a probability
@@ -53,6 +56,7 @@ T = TypeVar('T')
 Words = NDArray[np.uint64]
 Shape = Union[int, tuple[int, ...]]
 Address = Union[str, int, bytes]
+Probability = Union[Fraction, Decimal, float]
 Accepted = tuple[NDArray[Any], NDArray[np.bool_]]  # Values, and which count.
 
 WORD = 2**64  # How many values a word has.
@@ -251,7 +255,17 @@ def grid(shape: Shape) -> tuple[int, int]:
     return (shape[0], math.prod(shape[1:])) if shape else (1, 1)
 
 
-def threshold(probability: Union[Fraction, Decimal, float]) -> int:
+def distinct(integers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The integers in increasing order, each of them once: by sorting, which
+    for many of them is a lot faster than the hashing of :obj:`numpy.unique`.
+    """
+    integers = np.sort(integers)
+    first = np.ones(integers.size, np.bool_)
+    np.not_equal(integers[1:], integers[:-1], out=first[1:])
+    return integers[first]
+
+
+def threshold(probability: Probability) -> int:
     """The smallest integer :obj:`t` with ``t / 2**64 >= probability``: a word
     lies below it with probability exactly ``t / 2**64``.
 
@@ -268,7 +282,7 @@ def threshold(probability: Union[Fraction, Decimal, float]) -> int:
     return math.ceil(Fraction(probability) * WORD)
 
 
-def bernoulli(source: NoiseSource, probability: Union[Fraction, float],
+def bernoulli(source: NoiseSource, probability: Probability,
               shape: Shape) -> NDArray[np.bool_]:
     """Coins that show :obj:`True` with :obj:`probability`, rounded up to a
     multiple of ``2**-64``.
@@ -285,6 +299,51 @@ def bernoulli(source: NoiseSource, probability: Union[Fraction, float],
     for start, stop, words in source.blocks(rows, width):
         np.less(words, np.uint64(limit), out=out[start * width:stop * width])
     return out.reshape(shape)
+
+
+def sparse_bernoulli(source: NoiseSource, probability: Probability,
+                     count: int) -> NDArray[np.int64]:
+    r"""The places, in increasing order, of the coins that show heads, out of
+    :obj:`count` coins. Time and memory are those of the heads, not of the
+    coins.
+
+    A number of darts with a Poisson law of mean :math:`k` is thrown at a board
+    of :math:`r` points, :math:`2^b` of which belong to each coin; a coin that
+    is hit shows heads. The darts that hit disjoint parts of the board are
+    independent, and Poisson, too. So the coins are exactly independent, and
+    each shows heads with probability :math:`1 - e^{-2^b k/r}`.
+
+    .. code-block:: python
+
+        places = sparse_bernoulli(NoiseSource.from_os(), 1e-9, 10**12)
+        len(places)   # around 1000
+    """
+    if not 0 <= count <= 2**61:
+        raise ValueError(f"'count' must lie in [0, 2**61] (got {count})")
+    if count == 0 or threshold(probability) == 0:
+        return np.empty(0, np.int64)
+    if probability > 0.5:  # Then most coins are among the output.
+        return np.flatnonzero(bernoulli(source, probability, count))
+    mean, points, bits = _board(probability, count)
+    # A sum of Poisson variables is one.
+    darts = int(_sample(source, mean, _poisson_cells, (), 4).sum())
+    hit = uniform_integers(source.derive('points'), points, darts) >> bits
+    return distinct(hit[hit < count])
+
+
+def _board(probability: Probability, count: int) -> tuple[int, int, int]:
+    # The mean number of darts k, the number of points r >= 2**b count, and b,
+    # such that 2**b k / r is at least the rate -log(1 - probability), and more
+    # by a part in 2**60 at the most.
+    with localcontext(prec=80):
+        exact = Fraction(probability)
+        chance = Decimal(exact.numerator) / exact.denominator
+        chance = max(chance, Decimal(2)**-60)
+        # Rounded up by more than all 80-digit roundings together.
+        rate = -(1 - chance).ln() * (1 + Decimal(10)**-60)
+        mean = int((count * rate).to_integral_value(ROUND_CEILING))
+        bits = 63 - (int(mean / rate) + 1).bit_length()
+        return mean, int(mean * 2**bits / rate), bits
 
 
 def uniform_integers(source: NoiseSource, high: int,
@@ -387,7 +446,7 @@ def _laplace_grid(scale: float) -> tuple[int, int]:
 
 
 def _sample(source: NoiseSource, shape: Shape, kernel: Callable[..., None],
-            parameters: tuple[float, float], depth: int) -> NDArray[np.int64]:
+            parameters: tuple[float, ...], depth: int) -> NDArray[np.int64]:
     # Runs `kernel` on the words of every cell. A cell that runs out of words
     # starts again with the same words and some more: nothing is conditioned
     # on the number of words it took.
@@ -408,6 +467,43 @@ def _sample(source: NoiseSource, shape: Shape, kernel: Callable[..., None],
         out[cells] = part
         cells = cells[part == _TOO_FEW]
     return out.reshape(shape)
+
+
+@jit
+def _poisson_cells(words: Words, out: NDArray[np.int64]) -> None:
+    for i in range(out.size):
+        out[i] = _poisson(words[i])
+
+
+@jit
+def _poisson(words: Words) -> Any:
+    # A Poisson variable of mean one. A row of k heads of fair coins has
+    # probability 2**-(k + 1). If it is accepted with 2**(k - 1) / k!, or with
+    # one half at k = 0, what comes out has one proportional to 1 / k!.
+    ones, at = np.uint64(0) - np.uint64(1), 0
+    while True:
+        k = 0
+        while at < words.size and words[at] == ones:
+            k, at = k + 64, at + 1
+        if at == words.size:
+            return _TOO_FEW
+        word, at = words[at], at + 1
+        while word & np.uint64(1):
+            k, word = k + 1, word >> np.uint64(1)
+        if k == 0 and word & np.uint64(2):
+            continue
+        i = np.uint64(3)  # 2**(k - 1) / k!: one coin of 2 / i for i = 3 ... k.
+        while i <= k:
+            if at == words.size:
+                return _TOO_FEW
+            word, at = words[at], at + 1
+            if word - word % i > ones - (i - np.uint64(1)):
+                continue  # The last, incomplete row of i words: another one.
+            if word % i >= np.uint64(2):
+                break
+            i += np.uint64(1)
+        if i > k:
+            return k
 
 
 @jit

@@ -1,9 +1,11 @@
 """The mathematics: tensors in, tensors out. Knows no :obj:`Data`."""
 from torch_geometric_dp.mechanisms.duchi import Duchi
 from torch_geometric_dp.mechanisms.duchi_multi import DuchiMulti
+from torch_geometric_dp.mechanisms.edge_rand import EdgeRand
 from torch_geometric_dp.mechanisms.feature_rr import FeatureRR
 from torch_geometric_dp.mechanisms.gaussian import Gaussian
 from torch_geometric_dp.mechanisms.hybrid import Hybrid
+from torch_geometric_dp.mechanisms.lap_graph import LapGraph
 from torch_geometric_dp.mechanisms.laplace import Laplace
 from torch_geometric_dp.mechanisms.multi_bit import MultiBit
 from torch_geometric_dp.mechanisms.piecewise import Piecewise
@@ -16,9 +18,11 @@ from torch_geometric_dp.mechanisms.three_outputs import ThreeOutputs
 __all__ = [
     'Duchi',
     'DuchiMulti',
+    'EdgeRand',
     'FeatureRR',
     'Gaussian',
     'Hybrid',
+    'LapGraph',
     'Laplace',
     'MultiBit',
     'Piecewise',

@@ -1,10 +1,13 @@
 """Releases of a graph's private fields, as PyG transforms."""
 from torch_geometric_dp.transforms.duchi import Duchi
 from torch_geometric_dp.transforms.duchi_multi import DuchiMulti
+from torch_geometric_dp.transforms.edge_rand import EdgeRand
+from torch_geometric_dp.transforms.edge_rr import EdgeRR
 from torch_geometric_dp.transforms.feature_rr import FeatureRR
 from torch_geometric_dp.transforms.gaussian import Gaussian
 from torch_geometric_dp.transforms.hybrid import Hybrid
 from torch_geometric_dp.transforms.label_rr import LabelRR
+from torch_geometric_dp.transforms.lap_graph import LapGraph
 from torch_geometric_dp.transforms.laplace import Laplace
 from torch_geometric_dp.transforms.multi_bit import MultiBit
 from torch_geometric_dp.transforms.piecewise import Piecewise
@@ -14,10 +17,13 @@ from torch_geometric_dp.transforms.three_outputs import ThreeOutputs
 __all__ = [
     'Duchi',
     'DuchiMulti',
+    'EdgeRand',
+    'EdgeRR',
     'FeatureRR',
     'Gaussian',
     'Hybrid',
     'LabelRR',
+    'LapGraph',
     'Laplace',
     'MultiBit',
     'Piecewise',

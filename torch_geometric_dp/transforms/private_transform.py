@@ -99,6 +99,12 @@ class PrivateTransform(BaseTransform):
               source: NoiseSource) -> None:
         """Replaces one private field by its release."""
 
+    def content(self, store: BaseStorage, field: str) -> tuple[Tensor, ...]:
+        """All that the release of a field depends on: where it is the same,
+        so is the release.
+        """
+        return store[field],
+
     def forward(self, data: Any) -> Any:
         """Releases a graph, or every graph of a batch."""
         if isinstance(data, Batch):
@@ -107,7 +113,7 @@ class PrivateTransform(BaseTransform):
         source, release, paid = self._charge(data, stores)
         for store, field in stores:
             self.write(store, field, self._address(source, store, field))
-        output = _digest(_PUBLIC, stores)
+        output = self._digest(_PUBLIC, stores)
         ledger = PrivacyAccountant.of(data)
         data.privacy = (ledger.rewrite(release, output) if paid else
                         ledger.spend(replace(release, output=output)))
@@ -120,7 +126,7 @@ class PrivateTransform(BaseTransform):
         # of it is post-processing.
         ledger, budget = PrivacyAccountant.of(data), _budget(data)
         if ledger.releases:
-            seen = _digest(_PUBLIC, stores)
+            seen = self._digest(_PUBLIC, stores)
             for release in ledger.releases:
                 if release.output == seen:
                     return self._fresh(stores), release, True
@@ -129,7 +135,7 @@ class PrivateTransform(BaseTransform):
         if budget is None:
             source = self._fresh(stores)
         else:
-            content = _digest(self._source, stores)
+            content = self._digest(self._source, stores)
             if any('n_id' in store for store, _ in stores):
                 content = 'n_id'
                 guarantee = replace(
@@ -158,7 +164,17 @@ class PrivateTransform(BaseTransform):
         # workers, which all count from the same number, release.
         self._releases += 1
         return self._source.derive('fresh', self._releases,
-                                   _digest(self._source, stores))
+                                   self._digest(self._source, stores))
+
+    def _digest(self, source: NoiseSource,
+                stores: list[tuple[BaseStorage, str]]) -> str:
+        parts: list[Union[str, bytes]] = []
+        for store, field in stores:
+            parts.append(_name(store, field))
+            for value in self.content(store, field):
+                parts += [f'{value.dtype}{tuple(value.shape)}',
+                          source.fingerprint(_bytes(value))]
+        return source.digest(*parts).hex()
 
     def _address(self, source: NoiseSource, store: BaseStorage,
                  field: str) -> NoiseSource:
@@ -171,12 +187,18 @@ class PrivateTransform(BaseTransform):
     def _forward_batch(self, batch: Any) -> Any:
         # Every graph has its own identity, ledger and noise, so that it makes
         # no difference whether it is released before or after batching.
-        graphs = [self.forward(copy.copy(data))
-                  for data in batch.to_data_list()]
-        out = Batch.from_data_list(graphs)
+        graphs = batch.to_data_list()
+        fields = set().union(*(data.keys() for data in graphs))
+        followed = [key for key in fields if f'{key}_batch' in batch]
+        out = Batch.from_data_list([self.forward(copy.copy(data))
+                                    for data in graphs], followed)
+        # What was added to the batch as a whole stays, but not what belonged
+        # to the graphs: a release may have removed it.
+        gone = fields.union(*({f'{key}_batch', f'{key}_ptr'}
+                              for key in followed))
         for old, new in zip(batch.stores, out.stores):
             for key, value in old.items():
-                if key not in new:  # Was added to the batch as a whole.
+                if key not in new and key not in gone:
                     new[key] = value
         return out
 
@@ -208,15 +230,6 @@ def _name(store: BaseStorage, field: str) -> str:
         return field
     key = store._key if isinstance(store._key, tuple) else (store._key, )
     return '__'.join(key) + f'.{field}'
-
-
-def _digest(source: NoiseSource, stores: list[tuple[BaseStorage, str]]) -> str:
-    parts: list[Union[str, bytes]] = []
-    for store, field in stores:
-        value = store[field]
-        parts += [_name(store, field), f'{value.dtype}{tuple(value.shape)}',
-                  source.fingerprint(_bytes(value))]
-    return source.digest(*parts).hex()
 
 
 def _bytes(value: Tensor) -> NDArray[np.uint8]:

@@ -1,0 +1,166 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Batch, Data
+from torch_geometric.utils import to_undirected
+
+from torch_geometric_dp import PrivacyBudget, PrivacyBudgetExceeded
+from torch_geometric_dp.transforms import EdgeRR
+
+
+def communities(groups=8, size=8, share=0.5, seed=0):
+    """Dense groups on a ring; some of the edges are private."""
+    rng = np.random.default_rng(seed)
+    n = groups * size
+    u, v = np.triu_indices(n, 1)
+    inside = u // size == v // size
+    keep = rng.random(len(u)) < np.where(inside, 0.6, 0.005)
+    # Numbers that tell nothing, but the same for every seed.
+    name = np.random.default_rng(99).permutation(n)
+    edge = torch.from_numpy(np.stack([name[u[keep]], name[v[keep]]]))
+    private = torch.from_numpy(rng.random(edge.size(1)) < share)
+    return Data(num_nodes=n, edge_index=torch.cat([edge, edge.flip(0)], 1),
+                edge_private=torch.cat([private, private]),
+                group=torch.from_numpy(name.argsort() // size))
+
+
+def undirected(data, mask):
+    edges = data.edge_index[:, mask]
+    return set(map(tuple, edges.sort(dim=0).values.t().tolist()))
+
+
+def test_edge_rr():
+    data = communities()
+    transform = EdgeRR(epsilon=1.0, steps=20)
+    assert repr(transform) == 'EdgeRR(epsilon=1.0, steps=20)'
+    out = transform(data)
+    # Public edges are untouched, and stand in front.
+    public = data.edge_index[:, ~data.edge_private]
+    assert torch.equal(out.edge_index[:, :public.size(1)], public)
+    assert not out.edge_private[:public.size(1)].any()
+    assert out.edge_private[public.size(1):].all()
+    assert out.is_undirected() and not out.has_self_loops()
+    drawn = undirected(out, out.edge_private)
+    assert not drawn & undirected(out, ~out.edge_private)
+    assert 2 * len(drawn) == int(out.edge_private.sum())
+    assert out.privacy.epsilon('edges') == 1.0
+    assert out.privacy.releases[0].guarantee.model == 'central'
+    assert "'edge_private' does not select are public" in str(out.privacy)
+    assert torch.equal(data.edge_private, communities().edge_private)
+
+
+def test_released_edges_join_those_who_know_each_other():
+    # 60% of the pairs within groups are edges, and 0.5% of the others. Chance
+    # alone would put a ninth of the edges within groups.
+    data = communities()
+    within = [0, 0]
+    for seed in range(5):
+        out = EdgeRR(1.0, seed=seed)(data)
+        u, v = out.edge_index[:, out.edge_private]
+        within[0] += int((out.group[u] == out.group[v]).sum())
+        within[1] += u.numel()
+    assert within[1] > 300 and within[0] > 0.6 * within[1]
+
+
+def test_weights():
+    out = EdgeRR(1.0, steps=20, edge_weight=True)(communities())
+    assert out.edge_weight.shape == out.edge_private.shape
+    assert (out.edge_weight[~out.edge_private] == 1).all()
+    drawn = out.edge_weight[out.edge_private]
+    assert ((drawn >= 0.05) & (drawn <= 1)).all()
+    # Both directions have one weight.
+    half = drawn.numel() // 2
+    assert torch.equal(drawn[:half], drawn[half:])
+
+
+def test_what_is_left_out():
+    data = communities()
+    everything = EdgeRR(1.0, steps=5, min_probability=0.0, min_signal=0.0,
+                        seed=0)(data)
+    some = EdgeRR(1.0, steps=5, seed=0)(data)
+    nothing = EdgeRR(1.0, steps=5, min_signal=1e6, seed=0)(data)
+    assert everything.num_edges > some.num_edges > nothing.num_edges
+    assert not nothing.edge_private.any()
+
+
+def test_a_guide_shapes_the_dendrogram():
+    data = communities(share=1.0)  # No public edges.
+    data.knn_index = to_undirected(communities(seed=1).edge_index)
+    within = {}
+    for guide in (None, 'knn_index'):
+        out = EdgeRR(1.0, guide=guide, seed=0)(data)
+        u, v = out.edge_index
+        within[guide] = float((out.group[u] == out.group[v]).float().mean())
+    assert within['knn_index'] > 0.7
+    assert not within[None] > 0.6  # Or NaN: nothing stands out.
+    assert "'knn_index' is public" in str(out.privacy)
+    assert undirected(out, out.edge_private) != undirected(
+        Data(edge_index=data.knn_index),
+        torch.ones(data.knn_index.size(1)).bool())
+
+
+def test_joint_and_paper():
+    data = communities(3, 4)
+    with pytest.warns(UserWarning, match='have not converged'):
+        out = EdgeRR(2.0, dendrogram='joint', steps=1)(data)
+    assert out.privacy.epsilon('edges') == 2.0
+    assert 'the Markov chain over dendrograms has converged' in str(out.privacy)
+    transform = EdgeRR(2.0, dendrogram='paper', steps=3000, share=0.25)
+    assert transform._split() == (0.5, 1.5)
+    out = transform(data)
+    assert out.privacy.epsilon('edges') == math.inf
+    assert out.privacy.claimed_epsilon('edges') == 2.0
+    assert 'which is a claim; inf is proven' in str(out.privacy)
+
+
+def test_permanence_and_budget():
+    data = communities()
+    data.privacy_budget = PrivacyBudget(edges=1.5)
+    transform = EdgeRR(1.0, steps=2)
+    one, two = transform(data), transform(data)
+    assert torch.equal(one.edge_index, two.edge_index)
+    assert data.privacy_budget.remaining('edges') == 0.5
+    with pytest.raises(PrivacyBudgetExceeded):
+        EdgeRR(1.0, steps=2)(data)
+    batch = transform(Batch.from_data_list([data, data]))
+    assert torch.equal(batch[1].edge_index, one.edge_index)
+
+
+@pytest.mark.parametrize('n', [0, 1, 2, 3])
+def test_small_graphs(n):
+    data = Data(num_nodes=n, edge_index=torch.zeros(2, 0, dtype=torch.long))
+    out = EdgeRR(1.0)(data)
+    assert out.num_nodes == n and out.edge_index.size(0) == 2
+
+
+@pytest.mark.parametrize('arguments, message', [
+    (dict(epsilon=0.0), "'epsilon' must be a positive"),
+    (dict(dendrogram='best'), "'dendrogram' must be one of"),
+    (dict(share=1.0), "'share' must lie between 0 and 1"),
+    (dict(min_probability=2.0), "'min_probability' must lie in"),
+    (dict(min_signal=-1.0), "'min_signal' must be zero or more"),
+    (dict(steps=-1), "'steps' must be an integer of at least 0"),
+    (dict(largest_merged=0), "'largest_merged' must be an integer"),
+])
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError) as info:
+        EdgeRR(**{'epsilon': 1.0, **arguments})
+    assert message in str(info.value)
+
+
+def test_bad_input_costs_nothing():
+    data = communities()
+    data.privacy_budget = PrivacyBudget(epsilon=1.0)
+    with pytest.raises(ValueError, match="'max_edges' must be at least"):
+        EdgeRR(1.0, max_edges=10)(data)
+    with pytest.raises(ValueError, match="'knn' is missing"):
+        EdgeRR(1.0, guide='knn')(data)
+    data.knn = torch.tensor([[0], [99]])
+    with pytest.raises(ValueError, match="'knn' must hold nodes from 0 to 63"):
+        EdgeRR(1.0, guide='knn')(data)
+    data.edge_private = data.edge_private[:5]
+    with pytest.raises(ValueError, match="'edge_private' must have shape"):
+        EdgeRR(1.0)(data)
+    assert data.privacy_budget.spent.releases == ()

@@ -1,0 +1,234 @@
+import math
+from dataclasses import replace
+from typing import Optional
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data.datapipes import functional_transform
+from torch_geometric.data.storage import BaseStorage
+
+from torch_geometric_dp.accountant import Guarantee
+from torch_geometric_dp.hrg import (
+    Blocks,
+    Chains,
+    Dendrogram,
+    metis_dendrogram,
+    private_weight,
+)
+from torch_geometric_dp.mechanisms.checks import check_integer
+from torch_geometric_dp.mechanisms.pairs import (
+    check_edge_index,
+    from_pairs,
+    to_pairs,
+)
+from torch_geometric_dp.noise import NoiseSource
+from torch_geometric_dp.transforms.edge_transform import (
+    MAX_EDGES,
+    EdgeTransform,
+)
+
+DENDROGRAMS = ('public', 'joint', 'paper')
+_CHAINS = 4  # For the diagnostic; the first of them is the draw.
+
+
+@functional_transform('dp_edge_rr')
+class EdgeRR(EdgeTransform):
+    r"""Releases private edges on a hierarchical random graph, the second half
+    of `HeteroRR` (functional name: :obj:`dp_edge_rr`).
+
+    A dendrogram cuts all pairs of nodes into blocks. The private edges in each
+    block are counted, with discrete Laplace noise, and as many pairs of the
+    block are drawn at random. Public edges stay as they are. The proofs stand
+    in :mod:`torch_geometric_dp.hrg.release` and
+    :mod:`torch_geometric_dp.hrg.likelihood`.
+
+    Edges from blocks that are large and thin, or whose count may well be noise,
+    join nobody who knows each other. They are left out by default, which costs
+    nothing; see :obj:`min_probability` and :obj:`min_signal`.
+
+    Args:
+        epsilon (float): The privacy loss of one private edge.
+        private (str, optional): The name of a boolean edge field that selects
+            the private edges. In a graph without that field, all edges are
+            private. (default: :obj:`"edge_private"`)
+        dendrogram (str, optional): Where the dendrogram comes from.
+            :obj:`"public"`: it is fitted to the public edges, which costs
+            nothing. :obj:`"joint"`: it is drawn by the exponential mechanism
+            with public edges as a prior, at the cost of a share of
+            :obj:`epsilon`; true once the Markov chain has converged, which the
+            ledger lists as an assumption. Without public edges, this is
+            `privHRG`. :obj:`"paper"`: by alternating steps, as published, for
+            which no promise is known: the ledger says so.
+            (default: :obj:`"public"`)
+        guide (str, optional): The name of a field with further public edges, of
+            shape :obj:`[2, num_edges]`, that help to shape the dendrogram but
+            are not released: neighbours by released or public features, say.
+            (default: :obj:`None`)
+        steps (int, optional): The number of steps of each Markov chain, for
+            each node. By default 100, but none for a public dendrogram, which
+            starts from METIS: more steps fit the public edges closer than the
+            private ones follow. (default: :obj:`None`)
+        share (float, optional): The share of :obj:`epsilon` that a dendrogram
+            drawn from private edges costs. (default: :obj:`0.5`)
+        largest_merged (int, optional): A subtree with at most so many nodes is
+            one block. (default: :obj:`8`)
+        min_probability (float, optional): Blocks in which less than this share
+            of the pairs would be edges are left out. (default: :obj:`0.05`)
+        min_signal (float, optional): Blocks with a count of less than this many
+            times the scale of the noise are left out. (default: :obj:`3.0`)
+        edge_weight (bool, optional): If set to :obj:`True`, released edges have
+            their block's edge probability as :obj:`edge_weight`, and public
+            ones have one. (default: :obj:`False`)
+        max_edges (int, optional): A release that is expected to have more
+            columns of :obj:`edge_index` is refused, before it costs anything.
+            (default: :obj:`10000000`)
+        seed (int, optional): Makes the noise repeatable, and known to everybody
+            who knows the seed. (default: :obj:`None`)
+
+    .. code-block:: python
+
+        data = DigitsGraph()[0]
+        private = EdgeRR(epsilon=1.0)(data)
+        private.privacy.epsilon('edges')   # 1.0
+    """
+    def __init__(self, epsilon: float, private: str = 'edge_private',
+                 dendrogram: str = 'public', guide: Optional[str] = None,
+                 steps: Optional[int] = None, share: float = 0.5,
+                 largest_merged: int = 8, min_probability: float = 0.05,
+                 min_signal: float = 3.0, edge_weight: bool = False,
+                 max_edges: int = MAX_EDGES,
+                 seed: Optional[int] = None) -> None:
+        super().__init__(epsilon, private, max_edges, seed)
+        if dendrogram not in DENDROGRAMS:
+            raise ValueError(f"'dendrogram' must be one of {DENDROGRAMS} "
+                             f"(got {dendrogram!r})")
+        if not 0 < share < 1:
+            raise ValueError(f"'share' must lie between 0 and 1 (got {share})")
+        if not 0 <= min_probability <= 1:
+            raise ValueError(f"'min_probability' must lie in [0, 1] "
+                             f"(got {min_probability})")
+        if not 0 <= min_signal < math.inf:
+            raise ValueError(f"'min_signal' must be zero or more, and finite "
+                             f"(got {min_signal})")
+        self.dendrogram = dendrogram
+        self.guide = guide
+        if steps is None:
+            steps = 0 if dendrogram == 'public' else 100
+        self.steps = check_integer('steps', steps, 0)
+        self.share = float(share)
+        self.largest_merged = check_integer('largest_merged', largest_merged,
+                                            1)
+        self.min_probability = float(min_probability)
+        self.min_signal = float(min_signal)
+        self.edge_weight = bool(edge_weight)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """One private edge, in the central model."""
+        promise = super().guarantee
+        if self.guide is not None:
+            promise = replace(promise, assumptions=promise.assumptions + (
+                f"'{self.guide}' is public", ))
+        if self.dendrogram == 'joint':
+            promise = replace(promise, assumptions=promise.assumptions + (
+                "the Markov chain over dendrograms has converged", ))
+        if self.dendrogram == 'paper':  # No stationary law is known.
+            promise = replace(promise, epsilon=math.inf,
+                              claimed_epsilon=self.epsilon)
+        return promise
+
+    def expected_edges(self, private: Tensor, public: Tensor,
+                       num_nodes: int) -> float:
+        """An upper bound on the expected number of pairs that :meth:`draw`
+        returns: all private edges, and what noise adds to blocks with some and
+        to blocks without, of which there are fewer than nodes.
+        """
+        a = math.exp(-self._split()[1])
+        least = max(1, math.ceil(self.min_signal / self._split()[1]))
+        noise = a**least * (least + a / (1 - a)) / (1 + a)
+        return (private.size(1) * (1 + a / (1 - a * a)) +
+                max(0, num_nodes - 1) * noise)
+
+    def draw(self, store: BaseStorage, private: Tensor, public: Tensor,
+             num_nodes: int,
+             source: NoiseSource) -> tuple[Tensor, Optional[Tensor]]:
+        """Draws the pairs to release, and their weights if asked for."""
+        if num_nodes < 2:  # No pairs.
+            return private, torch.ones(0) if self.edge_weight else None
+        tree = self._tree(private, self._shape(store, public), num_nodes,
+                          source.derive('dendrogram'))
+        blocks, epsilon = Blocks(tree, self.largest_merged), self._split()[1]
+        counts = blocks.noisy_counts(private.numpy(), epsilon,
+                                     source.derive('counts'))
+        p = np.clip(counts / blocks.pairs, 0.0, 1.0)
+        p[(p < self.min_probability) | (counts < self.min_signal / epsilon)] = 0
+        pairs, block = blocks.draw(p, source.derive('pairs'))
+        weights = torch.from_numpy(p[block]).float()
+        return (torch.from_numpy(np.sort(pairs, axis=0)),
+                weights if self.edge_weight else None)
+
+    @property
+    def public_fields(self) -> tuple[str, ...]:
+        """The guide."""
+        return () if self.guide is None else (self.guide, )
+
+    def content(self, store: BaseStorage, field: str) -> tuple[Tensor, ...]:
+        """What the release depends on: the guide, too."""
+        content = super().content(store, field)
+        return content if self.guide is None else (*content,
+                                                   store[self.guide])
+
+    def _split(self) -> tuple[float, float]:
+        # Epsilon for the dendrogram, and for the counts.
+        if self.dendrogram == 'public':
+            return 0.0, self.epsilon
+        first = self.epsilon * self.share
+        return first, self.epsilon - first
+
+    def _shape(self, store: BaseStorage, public: Tensor) -> Tensor:
+        # The public pairs that shape the dendrogram.
+        if self.guide is None:
+            return public
+        return from_pairs(to_pairs(torch.cat([public, store[self.guide].cpu()],
+                                             dim=1)))
+
+    def _tree(self, private: Tensor, shape: Tensor, num_nodes: int,
+              source: NoiseSource) -> Dendrogram:
+        edges = shape.numpy()
+        if self.dendrogram == 'public':
+            starts = [metis_dendrogram(edges, num_nodes)]
+            chains = Chains(starts, (1.0, 0.0), source, edges)
+            chains.run(self.steps * num_nodes, tolerance=None)
+            return chains.dendrogram
+        weight = private_weight(self._split()[0], num_nodes)
+        weights = [(1.0, weight)]
+        if self.dendrogram == 'paper':  # In turns, and without the factor 2.
+            weights = [(1.0, 0.0), (0.0, 2.0 * weight)]
+        starts = [metis_dendrogram(edges, num_nodes, seed)
+                  for seed in range(_CHAINS)]
+        chains = Chains(starts, weights, source, edges, private.numpy())
+        chains.run(self.steps * num_nodes)
+        return chains.dendrogram
+
+    def _check(self, store: BaseStorage) -> None:
+        super()._check(store)
+        if self.guide is None:
+            return
+        if self.guide not in store:
+            raise ValueError(f"'{self.guide}' is missing: it holds the edges "
+                             f"that shape the dendrogram (got the fields "
+                             f"{sorted(map(str, store.keys()))})")
+        check_edge_index(store[self.guide], self.num_nodes(store), self.guide)
+
+    def arguments(self) -> list[str]:
+        """What :obj:`repr` shows between the brackets."""
+        args = super().arguments()
+        steps = 0 if self.dendrogram == 'public' else 100
+        defaults = {'dendrogram': 'public', 'guide': None, 'steps': steps,
+                    'share': 0.5, 'largest_merged': 8, 'min_probability': 0.05,
+                    'min_signal': 3.0, 'edge_weight': False}
+        args[1:1] = [f'{name}={getattr(self, name)!r}'
+                     for name, default in defaults.items()
+                     if getattr(self, name) != default]
+        return args
