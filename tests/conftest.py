@@ -2,11 +2,17 @@ import os
 
 import pytest
 import torch
+from hypothesis import settings
 from torch_geometric.data import Data
 
 # Every statistical test in this suite raises a false alarm with at most this
 # probability. All of them have fixed seeds, so that one which passes, passes.
 FALSE_ALARM = 1e-6
+
+# The same examples every time, and no limit on how long one may take: compilers
+# are at work, and machines are noisy.
+settings.register_profile('house', derandomize=True, deadline=None)
+settings.load_profile('house')
 
 
 @pytest.fixture
