@@ -1,10 +1,12 @@
 import math
+import shutil
 
 import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Batch, Data
-from torch_geometric.utils import to_undirected
+from torch_geometric.datasets import Planetoid
+from torch_geometric.utils import homophily, to_undirected
 
 from torch_geometric_dp import PrivacyBudget, PrivacyBudgetExceeded
 from torch_geometric_dp.transforms import EdgeRR
@@ -62,6 +64,20 @@ def test_released_edges_join_those_who_know_each_other():
         within[0] += int((out.group[u] == out.group[v]).sum())
         within[1] += u.numel()
     assert within[1] > 300 and within[0] > 0.6 * within[1]
+
+
+def test_cora(real_data, tmp_path):
+    shutil.copytree(f'{real_data}/Planetoid/Cora/raw', tmp_path / 'Cora/raw')
+    data = Planetoid(str(tmp_path), 'Cora')[0]
+    edge = data.edge_index[:, data.edge_index[0] < data.edge_index[1]]
+    hidden = torch.rand(edge.size(1),
+                        generator=torch.Generator().manual_seed(0)) < 0.3
+    data.edge_index = torch.cat([edge, edge.flip(0)], dim=1)
+    data.edge_private = torch.cat([hidden, hidden])
+    out = EdgeRR(1.0, seed=0)(data)
+    released = out.edge_index[:, out.edge_private]
+    # By chance, 0.18 of the pairs are of one class.
+    assert released.size(1) > 200 and homophily(released, out.y) > 0.6
 
 
 def test_weights():
