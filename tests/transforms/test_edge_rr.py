@@ -153,6 +153,7 @@ def test_small_graphs(n):
 
 @pytest.mark.parametrize('arguments, message', [
     (dict(epsilon=0.0), "'epsilon' must be a positive"),
+    (dict(epsilon=1e-12), "'epsilon' must leave at least 2**-30"),
     (dict(dendrogram='best'), "'dendrogram' must be one of"),
     (dict(share=1.0), "'share' must lie between 0 and 1"),
     (dict(min_probability=2.0), "'min_probability' must lie in"),

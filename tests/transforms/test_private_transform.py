@@ -220,6 +220,23 @@ def test_a_node_that_stands_twice_in_a_batch_is_released_once():
     assert torch.equal(y[:N], y[N:])
 
 
+def test_batches_in_which_some_rows_have_no_number_are_refused():
+    budget = PrivacyBudget(epsilon=1.0)
+    data = HeteroData()
+    data['a'].y = data['b'].y = torch.arange(N) % 3
+    data['a'].n_id = torch.arange(N)
+    data.privacy_budget = budget
+    with pytest.raises(ValueError, match="'n_id' must hold the number of each "
+                       "of the 2000 rows of 'b.y'.*got None"):
+        LabelRR(0.6, 3)(data)
+    data['b'].n_id = torch.arange(N - 1)
+    with pytest.raises(ValueError, match=r"got \[1999\]"):
+        LabelRR(0.6, 3)(data)
+    assert budget.spent.releases == ()
+    data['b'].n_id = torch.arange(N)
+    assert LabelRR(0.6, 3)(data).privacy.epsilon('labels') == 0.6
+
+
 @pytest.mark.sparse
 @pytest.mark.parametrize('workers', [0, 2])
 def test_neighbor_loader(workers):

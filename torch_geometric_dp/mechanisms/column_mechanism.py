@@ -1,6 +1,5 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from decimal import Decimal, localcontext
 from typing import Any, Union
 
 import numpy as np
@@ -160,15 +159,3 @@ class ColumnMechanism(ABC):
     def __repr__(self) -> str:
         return (f'{self.__class__.__name__}(epsilon={self.epsilon}, '
                 f'num_features={self.num_features})')
-
-
-def odds(epsilon: Union[float, Decimal]) -> Decimal:
-    r""":math:`e^{\varepsilon}` to 80 digits. Epsilons above 36 count as 36:
-    beyond that, 64-bit words would have too few values for the rare outputs.
-
-    .. code-block:: python
-
-        odds(0.0)   # 1
-    """
-    with localcontext(prec=80):
-        return min(Decimal(epsilon), Decimal(36)).exp()

@@ -53,9 +53,9 @@ from torch_geometric_dp.mechanisms.column_mechanism import (
     Array,
     Bounds,
     ColumnMechanism,
-    odds,
 )
 from torch_geometric_dp.mechanisms.duchi import coin_limit, coins
+from torch_geometric_dp.mechanisms.odds import odds
 from torch_geometric_dp.noise import WORD, Words, threshold
 
 _SURE = 2**63 - 2**11  # The range of coins whose mean is the input.

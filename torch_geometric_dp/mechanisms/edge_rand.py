@@ -30,8 +30,8 @@ theorem holds for what the machine does, without any error term. Epsilons above
 """
 import numpy as np
 
-from torch_geometric_dp.mechanisms.column_mechanism import odds
 from torch_geometric_dp.mechanisms.edge_mechanism import EdgeMechanism
+from torch_geometric_dp.mechanisms.odds import odds
 from torch_geometric_dp.mechanisms.pairs import Pairs, num_pairs
 from torch_geometric_dp.noise import NoiseSource, sparse_bernoulli
 

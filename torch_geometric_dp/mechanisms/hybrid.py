@@ -28,9 +28,9 @@ from torch_geometric_dp.mechanisms.column_mechanism import (
     Array,
     Bounds,
     ColumnMechanism,
-    odds,
 )
 from torch_geometric_dp.mechanisms.duchi import Duchi
+from torch_geometric_dp.mechanisms.odds import odds
 from torch_geometric_dp.mechanisms.piecewise import Piecewise
 from torch_geometric_dp.noise import WORD, Words, threshold
 

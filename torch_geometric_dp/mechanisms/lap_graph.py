@@ -53,8 +53,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from torch_geometric_dp.mechanisms.column_mechanism import odds
 from torch_geometric_dp.mechanisms.edge_mechanism import EdgeMechanism
+from torch_geometric_dp.mechanisms.odds import odds
 from torch_geometric_dp.mechanisms.pairs import Pairs, contains, num_pairs
 from torch_geometric_dp.noise import (
     NoiseSource,

@@ -50,8 +50,8 @@ from torch_geometric_dp.mechanisms.column_mechanism import (
     Array,
     Bounds,
     ColumnMechanism,
-    odds,
 )
+from torch_geometric_dp.mechanisms.odds import odds
 from torch_geometric_dp.noise import WORD, Words
 
 

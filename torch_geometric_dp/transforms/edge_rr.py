@@ -125,6 +125,10 @@ class EdgeRR(EdgeTransform):
         self.min_probability = float(min_probability)
         self.min_signal = float(min_signal)
         self.edge_weight = bool(edge_weight)
+        if self._split()[1] < 2.0**-30:
+            raise ValueError(f"'epsilon' must leave at least 2**-30 for the "
+                             f"counts: noise beyond that has no scale here "
+                             f"(got {epsilon})")
 
     @property
     def guarantee(self) -> Guarantee:

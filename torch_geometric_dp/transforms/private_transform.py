@@ -110,6 +110,7 @@ class PrivateTransform(BaseTransform):
         if isinstance(data, Batch):
             return self._forward_batch(data)
         stores = self.read(data)
+        _check_n_id(stores)
         source, release, paid = self._charge(data, stores)
         for store, field in stores:
             self.write(store, field, self._address(source, store, field))
@@ -213,6 +214,22 @@ def node_stores_with(data: Any, field: str) -> list[BaseStorage]:
         raise ValueError(f"'{field}' is missing: the graph has no node type "
                          f"with it (got the fields {sorted(data.keys())})")
     return stores
+
+
+def _check_n_id(stores: list[tuple[BaseStorage, str]]) -> None:
+    # Rows without a number of their own would be addressed by their place in
+    # the batch alone, where other rows stand next time.
+    if not any('n_id' in store for store, _ in stores):
+        return
+    for store, field in stores:
+        n_id, rows = store.get('n_id'), store[field].size(0)
+        if (not isinstance(n_id, Tensor) or n_id.is_floating_point()
+                or n_id.shape != (rows, )):
+            got = list(n_id.shape) if isinstance(n_id, Tensor) else n_id
+            raise ValueError(
+                f"'n_id' must hold the number of each of the {rows} rows of "
+                f"'{_name(store, field)}', since the graph is a batch of a "
+                f"larger one (got {got})")
 
 
 def _budget(data: Any) -> Optional[PrivacyBudget]:
