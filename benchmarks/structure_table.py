@@ -112,6 +112,8 @@ def table(results, graph, epsilon, seeds):
 
 
 def _cell(values, digits):
+    if not values:
+        return 'not run'
     values = [value for value in values if value == value]  # No edges: NaN.
     if not values:
         return '-'
@@ -120,12 +122,15 @@ def _cell(values, digits):
 
 
 def figure(results, graph, epsilon, seeds, path):
-    curves = {name: {share: [row[0] for row in
-                             rows_of(results, graph, name, share, epsilon)
-                             [:seeds_of(name, seeds)]]
-                     for share in SHARES} for name in (*MECHANISMS, PUBLIC)}
-    levels = {name: rows_of(results, graph, name, 1.0, epsilon)[0][0]
-              for name in (NONE, ALL)}
+    def distances(name, share):
+        rows = rows_of(results, graph, name, share, epsilon)
+        return [row[0] for row in rows[:seeds_of(name, seeds)]]
+
+    curves = {name: {share: distances(name, share) for share in SHARES
+                     if distances(name, share)}
+              for name in (*MECHANISMS, PUBLIC)}
+    levels = {name: distances(name, SHARES[-1])[0] for name in (NONE, ALL)
+              if distances(name, SHARES[-1])}
     ax = plot.intervals(curves, levels)
     ax.set(xlabel='private share of the edges', yscale='log',
            ylabel='RMS distance of random walks, up to 4 hops',
@@ -146,13 +151,16 @@ def main():
     parser.add_argument('--epsilon', type=float, default=1.0)
     parser.add_argument('--again', nargs='*', default=[], choices=NAMES,
                         help='rows to run again from the start')
+    parser.add_argument('--leave-out', nargs='*', default=[], choices=NAMES,
+                        help='rows not to run: EdgeRand takes most of the '
+                        'time')
     parser.add_argument('--out', type=Path, default=Path('benchmarks/results'))
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     store = args.out / 'structure.json'
     results = json.loads(store.read_text()) if store.exists() else {}
     cells = [(graph, name, share) for graph in args.graphs for name in NAMES
-             for share in shares_of(name)]
+             for share in shares_of(name) if name not in args.leave_out]
     for graph, name, share in tqdm(cells, desc='cells'):
         rows = rows_of(results, graph, name, share, args.epsilon)
         if name in args.again:
@@ -169,8 +177,8 @@ def main():
             f'public edges as they are; privHRG knows none. (The paper shows '
             f'EdgeRand and LapGraph with all edges private: the last column.) '
             f'"{PUBLIC}", "{NONE}" and "{ALL}" cost nothing.\n'
-            f'Made by `python -m benchmarks.structure_table --seeds '
-            f'{args.seeds}`.\n\n')
+            f'Made by `python -m benchmarks.structure_table --graphs '
+            f'{" ".join(args.graphs)} --seeds {args.seeds}`.\n\n')
     for graph in args.graphs:
         text += (f'### {graph}\n\n' +
                  table(results, graph, args.epsilon, args.seeds) + '\n')

@@ -2,8 +2,10 @@
 standardised features and 121 labels.
 """
 import argparse
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -29,7 +31,9 @@ def heterorr(monkeypatch):
 
 @pytest.fixture
 def graphs():
-    """Two graphs for training, one for validation and one for test."""
+    """Two graphs for training, one for validation and one for test; ten nodes
+    of the second are for test, too.
+    """
     generator = torch.Generator().manual_seed(0)
     out = []
     for nodes, part in ((30, 'train'), (40, 'train'), (35, 'val'),
@@ -38,11 +42,12 @@ def graphs():
         x = torch.randn(nodes, 50, generator=generator)
         # Labels that can be learnt.
         y = (x @ torch.randn(50, 121, generator=torch.Generator().manual_seed(
-            1)) > 0).long()
+            1)) > 0).float()  # As in PPI.
         data = Data(x=x, y=y, edge_index=edge)
         for name in ('train', 'val', 'test'):
             data[f'{name}_mask'] = torch.full((nodes, ), name == part)
         out.append(data)
+    out[1].train_mask[30:], out[1].test_mask[30:] = False, True
     return out
 
 
@@ -78,12 +83,12 @@ def test_one_release_and_one_ledger_for_each_graph(heterorr, graphs):
         assert [before.privacy_budget.remaining(k) for k in BUDGET] == [0] * 3
         ids |= {release.release_id for release in ledger.releases}
         assert not torch.equal(before.x, after.x)
-        # Public edges stay, and the test graph's labels are not released.
+        # Public edges stay, and the labels of test nodes are not released.
         public = before.edge_index[:, ~before.edge_private]
         assert undirected(public) == undirected(
             after.edge_index[:, ~after.edge_private])
-        assert bool((after.y[~after.known] == -1).all())
-        assert bool(((after.y == 0) | (after.y == 1))[after.known].all())
+        assert bool((after.y[after.test_mask] == -1).all())
+        assert bool(((after.y == 0) | (after.y == 1))[~after.test_mask].all())
     assert len(ids) == 3 * len(raw)
 
     # The same instances again: the same release, at no cost.
@@ -128,10 +133,11 @@ def test_the_score_is_that_of_all_graphs_together(heterorr, graphs):
     generator = torch.Generator().manual_seed(0)
     guesses = [(torch.rand(data.y.shape, generator=generator) < 0.5).long()
                for data in graphs]
-    rows = slice(0, 2)  # The training graphs.
+    # The nodes for training: all of the first graph, 30 of the second.
+    y, guess = (torch.cat([one, two[:30]]).numpy() for one, two in
+                ((graphs[0].y, graphs[1].y), guesses[:2]))
     assert heterorr.score(guesses, graphs, 'train_mask') == pytest.approx(
-        metrics.f1_score(torch.cat([d.y for d in graphs[rows]]).numpy(),
-                         torch.cat(guesses[rows]).numpy(), average='micro'))
+        metrics.f1_score(y, guess, average='micro'))
 
 
 def test_training_reads_what_it_may(heterorr, graphs):
@@ -167,6 +173,31 @@ def test_the_whole_comparison(heterorr, graphs, labels, tmp_path, capsys):
     assert "assumes that the number of nodes is public" in text
     # All that was planned, and no more, was spent.
     assert 'PrivacyBudget(features=0 of 84' in text
+
+
+def test_ppi_through_its_own_class(heterorr, tmp_path, monkeypatch):
+    # The files that PyG's class reads, with two graphs for each part.
+    monkeypatch.chdir(tmp_path)
+    raw = tmp_path / '.cache' / 'PPI' / 'raw'
+    raw.mkdir(parents=True)
+    rng = np.random.RandomState(0)
+    for part in ('train', 'valid', 'test'):
+        ring = [{'source': g + i, 'target': g + (i + 1) % 6}
+                for g in (0, 6) for i in range(6)]
+        (raw / f'{part}_graph.json').write_text(json.dumps({
+            'directed': False, 'multigraph': False, 'graph': {},
+            'nodes': [{'id': i} for i in range(12)], 'links': ring}))
+        np.save(raw / f'{part}_graph_id.npy', np.repeat([1, 2], 6))
+        np.save(raw / f'{part}_feats.npy', rng.randn(12, 50))
+        np.save(raw / f'{part}_labels.npy', rng.randint(2, size=(12, 121)))
+    task = heterorr.ppi()
+    assert len(task.graphs) == 6 and task.num_classes == 121
+    for i, data in enumerate(task.graphs):
+        assert data.x.shape == (6, 50) and data.y.shape == (6, 121)
+        assert [bool(data[f'{name}_mask'].all()) for name in
+                ('train', 'val', 'test')] == [i // 2 == k for k in range(3)]
+    for data in heterorr.prepare(task.graphs, 0.5, BUDGET):
+        assert int(data.edge_private.sum()) == 6 and data.num_edges == 12
 
 
 def test_heterorr_edges(heterorr, tmp_path, capsys):
