@@ -251,7 +251,7 @@ def report(share, against_f, against_e, levels, metric):
     print(f'\n{share:.0%} of the edges private: test {metric}, mean and 95% '
           f'interval')
     print(f'  {RAW + ", no privacy":56s}{mean(levels[RAW])}')
-    print(f'  {NOTHING + ", epsilon = 0":56s}{mean(levels[NOTHING])}')
+    print(f'  {NOTHING + ", both at epsilon = 0":56s}{mean(levels[NOTHING])}')
     for curves, epsilons, title in (
             (against_f, FEATURES, f'epsilon of a row (of an edge: '
              f'{EDGES_FIXED:g}, where EdgeRR is)'),

@@ -137,8 +137,8 @@ def curve(data, epsilons, seeds, bar):
 
 
 def mean(values):
-    half = plot.interval(values) if len(values) > 1 else 0.0
-    return f'{sum(values) / len(values):.3f} ± {half:.3f}'
+    half = f' ± {plot.interval(values):.3f}' if len(values) > 1 else ''
+    return f'{sum(values) / len(values):.3f}{half}'
 
 
 def figure(results, graph, path):
@@ -204,7 +204,7 @@ def main(arguments=None):
 
     for share, (values, levels) in results.items():
         print(f'\n{share:.0%} of the edges private: test accuracy of a '
-              f'two-layer GCN, mean and 95% interval of {args.seeds} seeds')
+              f'two-layer GCN, mean and 95% interval of {args.seeds} seed(s)')
         for name, level in levels.items():
             cost = 'no privacy' if name == RAW else 'epsilon = 0'
             print(f'  {name + ", " + cost:32s} {mean(level)}')
