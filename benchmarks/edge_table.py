@@ -40,6 +40,7 @@ RELEASES = {
     'EdgeRand': lambda epsilon: transforms.EdgeRand(epsilon,
                                                     max_edges=MOST_EDGES),
     'LapGraph': transforms.LapGraph,
+    # Xiao et al. draw the dendrogram from private edges, and keep all blocks.
     'privHRG': lambda epsilon: transforms.EdgeRR(
         epsilon, dendrogram='joint', min_probability=0.0, min_signal=0.0,
         largest_merged=1),

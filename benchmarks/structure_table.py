@@ -21,7 +21,7 @@ import torch
 from torch_geometric.utils import homophily
 from tqdm import tqdm
 
-from benchmarks.edge_table import load
+from benchmarks.edge_table import RELEASES, load
 from torch_geometric_dp import plot, transforms
 from torch_geometric_dp.metrics import degree_distance, random_walk_distance
 
@@ -32,10 +32,7 @@ MECHANISMS = {
     'EdgeRR': transforms.EdgeRR,
     'EdgeRand': transforms.EdgeRand,
     'LapGraph': transforms.LapGraph,
-    # Xiao et al. draw the dendrogram from private edges, and keep all blocks.
-    'privHRG': lambda epsilon: transforms.EdgeRR(
-        epsilon, dendrogram='joint', min_probability=0.0, min_signal=0.0,
-        largest_merged=1),
+    'privHRG': RELEASES['privHRG'],
 }
 PUBLIC, NONE, ALL = 'public edges only', 'no edges', 'every pair'
 NAMES = (*MECHANISMS, PUBLIC, NONE, ALL)
