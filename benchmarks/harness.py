@@ -10,6 +10,7 @@ import resource
 import statistics
 import time
 from dataclasses import asdict, dataclass
+from math import inf
 
 import numpy
 import torch
@@ -37,6 +38,26 @@ class Row:
         return (f'{self.task}: {self.name} {self.rate:.3g}/s, '
                 f'{self.ratio:.2f} [{self.low:.2f}, {self.high:.2f}] times '
                 f'{self.against}{goal}')
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One number, and between what it should lie."""
+    task: str
+    name: str
+    value: float
+    unit: str
+    least: float | None = None
+    most: float | None = None
+
+    def __str__(self) -> str:
+        goal = ''.join(
+            f'   goal: {word} {bound:,.6g}, {"met" if met else "MISSED"}'
+            for word, bound, met in (
+                ('at least', self.least, self.value >= (self.least or -inf)),
+                ('at most', self.most, self.value <= (self.most or inf)),
+            ) if bound is not None)
+        return f'{self.task}: {self.name} {self.value:,.6g} {self.unit}{goal}'
 
 
 def compare(task, items, ours, peers, goals=None, repeats=15):

@@ -26,6 +26,8 @@ def pairs(graph):
 
 def flip_of(mechanism, count):
     """The exact probability of a flip, from the integers of the sampler."""
+    if 16 * mechanism._flip > 1:  # All coins are tossed.
+        return Decimal(noise.threshold(mechanism._flip)) / 2**64
     mean, points, bits = noise._board(mechanism._flip, count)
     return 1 - (-Decimal(mean * 2**bits) / points).exp()
 
