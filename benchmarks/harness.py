@@ -60,7 +60,8 @@ class Fact:
         return f'{self.task}: {self.name} {self.value:,.6g} {self.unit}{goal}'
 
 
-def compare(task, items, ours, peers, goals=None, repeats=15):
+def compare(task, items, ours, peers, goals=None, repeats=15,
+            clock=time.perf_counter):
     """The speed of `ours` (a name and a function) against each of `peers`: a
     function, or a pair of a function and the number of items that it does.
     """
@@ -73,9 +74,9 @@ def compare(task, items, ours, peers, goals=None, repeats=15):
     times = {key: [] for key in work}  # Of one item.
     for _ in range(repeats):
         for key, (each, count) in work.items():
-            start = time.perf_counter()
+            start = clock()
             each()
-            times[key].append((time.perf_counter() - start) / count)
+            times[key].append((clock() - start) / count)
     rows = []
     for peer in peers:
         ratios = [b / a for a, b in zip(times[name], times[peer])]
