@@ -10,6 +10,7 @@ import resource
 import statistics
 import time
 from dataclasses import asdict, dataclass
+from math import inf
 
 import numpy
 import torch
@@ -39,7 +40,28 @@ class Row:
                 f'{self.against}{goal}')
 
 
-def compare(task, items, ours, peers, goals=None, repeats=15):
+@dataclass(frozen=True)
+class Fact:
+    """One number, and between what it should lie."""
+    task: str
+    name: str
+    value: float
+    unit: str
+    least: float | None = None
+    most: float | None = None
+
+    def __str__(self) -> str:
+        goal = ''.join(
+            f'   goal: {word} {bound:,.6g}, {"met" if met else "MISSED"}'
+            for word, bound, met in (
+                ('at least', self.least, self.value >= (self.least or -inf)),
+                ('at most', self.most, self.value <= (self.most or inf)),
+            ) if bound is not None)
+        return f'{self.task}: {self.name} {self.value:,.6g} {self.unit}{goal}'
+
+
+def compare(task, items, ours, peers, goals=None, repeats=15,
+            clock=time.perf_counter):
     """The speed of `ours` (a name and a function) against each of `peers`: a
     function, or a pair of a function and the number of items that it does.
     """
@@ -52,9 +74,9 @@ def compare(task, items, ours, peers, goals=None, repeats=15):
     times = {key: [] for key in work}  # Of one item.
     for _ in range(repeats):
         for key, (each, count) in work.items():
-            start = time.perf_counter()
+            start = clock()
             each()
-            times[key].append((time.perf_counter() - start) / count)
+            times[key].append((clock() - start) / count)
     rows = []
     for peer in peers:
         ratios = [b / a for a, b in zip(times[name], times[peer])]

@@ -29,3 +29,26 @@ def _multiply_high(typing_context: Any, a: Any, b: Any) -> Any:
 #: The upper 64 bits of the 128-bit product of two 64-bit words; for kernels
 #: only, since Python's integers need no such thing.
 multiply_high = cast(Callable[[Any, Any], Any], intrinsic(_multiply_high))
+
+
+def _prefetch(typing_context: Any, array: Any, row: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = signature.args[0]
+        view = context.make_array(kind)(context, builder, args[0])
+        width = builder.extract_value(view.shape, 1)
+        first = builder.gep(view.data, [builder.mul(args[1], width)])
+        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        ask = builder.module.declare_intrinsic(
+            'llvm.prefetch', [byte],
+            ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag]))
+        # To read it; in all caches; it is data, not a program.
+        builder.call(ask, [builder.bitcast(first, byte), flag(0), flag(3),
+                           flag(1)])
+        return context.get_dummy_value()
+
+    return numba.types.void(array, numba.types.intp), codegen
+
+
+#: Asks for the start of a row of a matrix that will be needed soon; for kernels
+#: only. It changes nothing but the time that the row takes to arrive.
+prefetch = cast(Callable[[Any, Any], None], intrinsic(_prefetch))

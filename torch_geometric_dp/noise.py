@@ -322,7 +322,7 @@ def sparse_bernoulli(source: NoiseSource, probability: Probability,
         raise ValueError(f"'count' must lie in [0, 2**61] (got {count})")
     if count == 0 or threshold(probability) == 0:
         return np.empty(0, np.int64)
-    if probability > 0.5:  # Then most coins are among the output.
+    if 16 * probability > 1:  # Then to toss all coins is less work.
         return np.flatnonzero(bernoulli(source, probability, count))
     mean, points, bits = _board(probability, count)
     # A sum of Poisson variables is one.

@@ -52,7 +52,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from torch_geometric_dp._jit import jit, multiply_high
+from torch_geometric_dp._jit import jit, multiply_high, prefetch
 from torch_geometric_dp.hrg.convergence import split_r_hat
 from torch_geometric_dp.hrg.dendrogram import Dendrogram, Path
 from torch_geometric_dp.hrg.edges import Ints, check_edges, neighbours
@@ -66,6 +66,8 @@ Node = Any  # An integer of any width.
 _RECORD_STEPS = 1024  # Steps from one record to the next, or n if n is more.
 _ROUND_RECORDS = 64  # Records from one look at the convergence to the next.
 _PATIENCE = 5  # Looks in a row that all must be good.
+_CACHED = 4096  # A tree with as many leaves stays close to the processor.
+_AHEAD = 8  # Words, two a step, that are time enough for memory to arrive.
 
 
 class Chains:
@@ -300,7 +302,10 @@ def _walk(state: _State, weights: Floats, words: Words, step: int, every: int,
     # Remainders of `step`, without a division in each step.
     turn, since_record = step % weights.shape[0], step % every
     recorded = 0
+    foreseen = words.size - 3 * _AHEAD if n > _CACHED else 0
     for i in range(0, words.size, 2):
+        if i < foreseen:
+            _look_ahead(state, words[i:], proposals)
         # A uniform integer below `proposals` (Lemire, 2019).
         if n > 2 and words[i] * proposals >= unfair:
             pick = np.int64(multiply_high(words[i], proposals))
@@ -349,6 +354,25 @@ def _walk(state: _State, weights: Floats, words: Words, step: int, every: int,
             records[recorded] = terms[:, 0].sum(), terms[:, 1].sum()
             recorded, since_record = recorded + 1, 0
     return recorded
+
+
+@jit
+def _look_ahead(state: _State, words: Words, proposals: np.uint64) -> None:
+    # Words tell what later steps will pick. Each part of it leads to the next:
+    # a node to its parent and children, and its parent to its sibling.
+    tree, terms, n = state.tree, state.terms, state.order.size
+    r = n + (np.int64(multiply_high(words[3 * _AHEAD], proposals)) >> 1)
+    prefetch(tree, r)
+    prefetch(terms, r)
+    r = n + (np.int64(multiply_high(words[2 * _AHEAD], proposals)) >> 1)
+    p = tree[r, _PARENT]
+    prefetch(tree, p)
+    prefetch(terms, p)
+    prefetch(tree, tree[r, _LEFT])
+    prefetch(tree, tree[r, _RIGHT])
+    r = n + (np.int64(multiply_high(words[_AHEAD], proposals)) >> 1)
+    p = tree[r, _PARENT]
+    prefetch(tree, tree[p, _LEFT] + tree[p, _RIGHT] - r)
 
 
 @jit

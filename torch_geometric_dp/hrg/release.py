@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch_geometric_dp._jit import jit
 from torch_geometric_dp.hrg.dendrogram import Dendrogram
 from torch_geometric_dp.hrg.edges import Ints, check_edges
-from torch_geometric_dp.noise import NoiseSource, discrete_laplace
+from torch_geometric_dp.noise import NoiseSource, discrete_laplace, distinct
 
 Floats = NDArray[np.float64]
 
@@ -127,25 +127,36 @@ def _roots(parent: Ints, size: Ints, small: NDArray[np.bool_]) -> Ints:
 
 def _distinct(wanted: Ints, available: Ints,
               rng: np.random.Generator) -> tuple[Ints, Ints]:
-    # For each block, as many different numbers below `available` as wanted.
-    # Where that is a good part of all, all numbers draw lots.
-    dense = 4 * wanted > available
-    block = np.repeat(np.flatnonzero(dense), available[dense])
-    place = np.arange(len(block)) - np.repeat(
-        np.cumsum(available[dense]) - available[dense], available[dense])
-    order = np.lexsort((rng.random(len(block)), block))
-    # Behind the lots of its block, the first ones are taken.
-    taken = place < wanted[block]
-    blocks, places = [block[taken]], [place[order][taken]]
+    # For each block, as many different numbers below `available` as wanted;
+    # here, the numbers of a block follow those of the block before it.
+    border = np.concatenate([[0], np.cumsum(available)])
+    # Where a good part of all is wanted, each number is asked in turn.
+    many = np.flatnonzero(4 * wanted > available)
+    asked = _in_turn(wanted[many], border[many], border[many + 1], rng)
     # Elsewhere, numbers that came up before are rare, and drawn again.
-    key = np.empty((2, 0), np.int64)
-    missing = np.where(dense, 0, wanted)
+    few = wanted.copy()
+    few[many] = 0
+    drawn, missing = np.empty(0, np.int64), few
     while missing.any():
-        block = np.repeat(np.arange(len(missing)), missing)
-        place = rng.integers(0, available[block])
-        key = np.unique(np.concatenate([key, np.stack([block, place])], axis=1),
-                        axis=1)
-        missing = np.where(dense, 0, wanted) - np.bincount(
-            key[0], minlength=len(wanted))
-    return (np.concatenate([*blocks, key[0]]),
-            np.concatenate([*places, key[1]]))
+        block = np.repeat(np.arange(len(few)), missing)
+        more = border[block] + rng.integers(0, available[block])
+        drawn = distinct(np.concatenate([drawn, more]))
+        missing = few - np.diff(np.searchsorted(drawn, border))
+    block = np.concatenate([np.repeat(many, wanted[many]),
+                            np.repeat(np.arange(len(few)), few)])
+    return block, np.concatenate([asked, drawn]) - border[block]
+
+
+@jit
+def _in_turn(wanted: Ints, first: Ints, end: Ints,
+             rng: np.random.Generator) -> Ints:
+    # Knuth's Algorithm S: a number is taken with the share of those to come
+    # that are still wanted.
+    taken, count = np.empty(wanted.sum(), np.int64), 0
+    for i in range(wanted.size):
+        missing = wanted[i]
+        for number in range(first[i], end[i]):
+            if rng.random() * (end[i] - number) < missing:
+                taken[count] = number
+                count, missing = count + 1, missing - 1
+    return taken

@@ -4,6 +4,7 @@ The pair of nodes :math:`u < v` has the number :math:`v(v-1)/2 + u`. So the
 pairs of :math:`n` nodes have the numbers from 0 to :math:`n(n-1)/2 - 1`, and a
 graph without directions is a set of numbers: never a matrix.
 """
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torch_geometric_dp._jit import jit
 from torch_geometric_dp.mechanisms.checks import check_integer
 from torch_geometric_dp.noise import distinct
 
@@ -86,11 +88,21 @@ def from_pairs(numbers: Pairs) -> Tensor:
 
         from_pairs(np.array([3, 4])).tolist()   # [[0, 1], [3, 3]]
     """
-    # A rounded root is off by one at the most, and integers put it right.
-    high = (np.sqrt(2.0 * numbers + 0.25) + 0.5).astype(np.int64)
-    high -= high * (high - 1) // 2 > numbers
-    high += high * (high + 1) // 2 <= numbers
-    return torch.from_numpy(np.stack([numbers - high * (high - 1) // 2, high]))
+    nodes = np.empty((2, len(numbers)), np.int64)
+    _fill_nodes(numbers, nodes)
+    return torch.from_numpy(nodes)
+
+
+@jit
+def _fill_nodes(numbers: Pairs, nodes: Pairs) -> None:
+    for i in range(numbers.size):
+        # A rounded root is off by one at the most, and integers put it right.
+        v = int(math.sqrt(2.0 * numbers[i] + 0.25) + 0.5)
+        if v * (v - 1) // 2 > numbers[i]:
+            v -= 1
+        elif v * (v + 1) // 2 <= numbers[i]:
+            v += 1
+        nodes[0, i], nodes[1, i] = numbers[i] - v * (v - 1) // 2, v
 
 
 def contains(numbers: Pairs, wanted: Pairs) -> NDArray[np.bool_]:

@@ -1,0 +1,240 @@
+"""Chains over dendrograms against `fit_hrg` of igraph, and against themselves.
+
+`fit_hrg` runs in R (Debian: r-cran-igraph), which reports the processor time it
+took; ours is processor time as well, before and after it. One function measures
+all log-likelihoods.
+"""
+import math
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.graphs import planetoid
+from benchmarks.harness import Fact, Row
+from torch_geometric_dp._jit import jit
+from torch_geometric_dp.hrg import (
+    Blocks,
+    Chains,
+    Dendrogram,
+    metis_dendrogram,
+    private_weight,
+    random_dendrogram,
+)
+from torch_geometric_dp.mechanisms.pairs import from_pairs, to_pairs
+from torch_geometric_dp.noise import NoiseSource
+
+SEED = NoiseSource.from_seed(0)
+STEPS = 10**6
+# Weights and steps. A weight of one is that of `fit_hrg`; with a weight of two,
+# a chain samples from a sharper law.
+FAST, LONG = (1.0, 10**5), (1.0, 5 * 10**6)
+FITS = (FAST, LONG, (2.0, STEPS))
+FIT_HRG = """
+suppressMessages(library(igraph))
+files <- commandArgs(TRUE)
+size <- scan(files[1], n = 2, quiet = TRUE)
+ends <- scan(files[1], skip = 1, quiet = TRUE)
+graph <- make_graph(ends + 1, n = size[1], directed = FALSE)
+set.seed(0)
+took <- system.time(hrg <- fit_hrg(graph, steps = size[2]))
+writeLines(as.character(took[1] + took[2]), files[2])
+write(rbind(hrg$left, hrg$right), files[2], ncolumns = 2, append = TRUE)
+"""
+
+
+def run():
+    torch.set_num_threads(1)
+    metis_dendrogram(*planted(64)[:2])  # Compiles; the chain follows.
+    fit(random_dendrogram(5000, SEED), np.array([[0], [1]]), 1.0, 100)
+    cora = from_pairs(to_pairs(planetoid('Cora').edge_index)).numpy()
+    yield from against_igraph('Cora', cora, 2708, rate=150,
+                              level=-15_600)
+    edges, n, truth = planted(1024)
+    yield Fact('planted hierarchy', 'log-likelihood of the truth',
+               likelihood(truth, edges), '')
+    yield from against_igraph('planted hierarchy', edges, n)
+    yield from step_costs()
+    yield from starts(cora, 2708)
+
+
+def planted(n, seed=0):
+    """A graph drawn from a balanced dendrogram, and the dendrogram."""
+    rng = np.random.RandomState(seed)
+    nodes, children = rng.permutation(n), []
+    while len(nodes) > 1:
+        children.append(nodes.reshape(-1, 2))
+        nodes = n + sum(map(len, children)) - len(children[-1]) + np.arange(
+            len(nodes) // 2)
+    truth = Dendrogram(np.concatenate(children))
+    blocks = Blocks(truth)
+    height = np.log2(truth.size[n:])
+    edges, _ = blocks.draw(0.8 * 2.2**(1 - height), SEED)
+    return edges, n, truth
+
+
+def likelihood(tree, edges):
+    return tree.log_likelihood(tree.counts(edges))
+
+
+def fit(start, edges, weight, steps):
+    """Seconds of the processor for one chain, and where it ends."""
+    begin = time.process_time()
+    chains = Chains([start], (weight, 0.0), SEED, edges)
+    chains.run(steps, tolerance=None)
+    return time.process_time() - begin, chains.dendrogram
+
+
+def fit_igraph(edges, n):
+    """The same for `fit_hrg`, or nothing where there is none."""
+    with tempfile.TemporaryDirectory() as folder:
+        graph, result, script = (Path(folder) / name
+                                 for name in ('graph', 'result', 'fit.R'))
+        graph.write_text(f'{n} {STEPS}\n'
+                         + ' '.join(map(str, edges.T.reshape(-1))))
+        script.write_text(FIT_HRG)
+        if (shutil.which('Rscript') is None or subprocess.run(
+                ['Rscript', '-e', 'library(igraph)'],
+                capture_output=True).returncode != 0):
+            print('R with igraph (r-cran-igraph) is not installed, and left '
+                  'out')
+            return None
+        subprocess.run(['Rscript', script, graph, result], check=True,
+                       capture_output=True)
+        seconds, *rows = result.read_text().split('\n')
+        # Leaves are 0, 1, ...; internal nodes -1 (the root), -2, ...; ours are
+        # numbered the other way, so that the root comes last.
+        nodes = np.array([row.split() for row in rows if row], np.int64)
+        children = np.where(nodes < 0, 2 * n - 1 + nodes, nodes)[::-1]
+        return float(seconds), Dendrogram(children)
+
+
+def against_igraph(name, edges, n, rate=None, level=None):
+    """Steps a second from a random start, and fits from METIS; with the goals
+    for the ratio of the former, and for the log-likelihood of a long fit.
+    """
+    steps, times, levels = [], {key: [] for key in FITS}, {}
+
+    def ours():
+        steps.append(fit(random_dendrogram(n, SEED), edges, 1.0, STEPS)[0])
+        for weight, count in FITS:
+            begin = time.process_time()
+            start = metis_dendrogram(edges, n)
+            metis = time.process_time() - begin
+            seconds, tree = fit(start, edges, weight, count)
+            times[weight, count].append(metis + seconds)
+            levels[weight, count] = likelihood(tree, edges)
+
+    ours()
+    peer = fit_igraph(edges, n)
+    ours()
+    least = {LONG: level}
+    if peer is not None:
+        seconds, tree = peer
+        least[FAST] = likelihood(tree, edges)
+        yield Fact(f'{name}, fit_hrg', f'{STEPS:,} steps', seconds, 's')
+        yield Fact(f'{name}, fit_hrg', 'log-likelihood', least[FAST], '')
+        yield ratio(f'{name}, {STEPS:,} steps from a random start',
+                    'a step of ours', steps, STEPS, seconds, rate)
+        yield ratio(f'{name}, a fit', f'METIS and {FAST[1]:,} steps',
+                    times[FAST], 1, seconds, 50)
+    for weight, count in FITS:
+        task = f'{name}, METIS and {count:,} steps with weight {weight:g}'
+        yield Fact(task, 'takes', statistics.median(times[weight, count]), 's',
+                   most=2.0)
+        yield Fact(task, 'log-likelihood', levels[weight, count], '',
+                   least.get((weight, count)))
+
+
+def ratio(task, name, times, items, peer, goal):
+    ratios = [peer / each for each in times]
+    return Row(task, name, items / statistics.median(times),
+               statistics.median(ratios), min(ratios), max(ratios), 'fit_hrg',
+               goal)
+
+
+def step_costs():
+    """Nanoseconds a step, in graphs with ten neighbours for each node."""
+    sizes, chains = (500, 10_000, 100_000), {}
+    for n in sizes:
+        edges = np.sort(np.random.RandomState(0).randint(0, n, (2, 5 * n)),
+                        axis=0)
+        edges = np.unique(edges[:, edges[0] < edges[1]], axis=1)
+        chains[n] = Chains([metis_dendrogram(edges, n)], (1.0, 0.0), SEED,
+                           edges)
+        chains[n].run(10 * n, tolerance=None)
+    times = {n: [] for n in sizes}
+    reads = {n: [] for n in sizes}
+    for _ in range(5):
+        for n in sizes:
+            steps = max(STEPS, 64 * n)  # As many as go in one piece.
+            begin = time.process_time()
+            chains[n].run(steps, tolerance=None)
+            times[n].append((time.process_time() - begin) / steps * 1e9)
+            reads[n].append(wait_for_memory(150 * n))
+    first = statistics.median(times[sizes[0]])
+    for n in sizes:
+        yield Fact('a step', f'{n:,} nodes', statistics.median(times[n]), 'ns',
+                   most=first * math.log(n) / math.log(sizes[0]))
+        yield Fact('a read that waits for another one',
+                   f'in as much memory as {n:,} nodes take',
+                   statistics.median(reads[n]), 'ns')
+
+
+def wait_for_memory(size):
+    """Nanoseconds for one of many reads that each need the one before."""
+    order = np.random.RandomState(0).permutation(size // 64)
+    following = np.zeros((len(order), 16), np.int32)  # A cache line each.
+    following[order, 0] = np.roll(order, -1)
+    _follow(following, 1)
+    begin = time.process_time()
+    _follow(following, STEPS)
+    return (time.process_time() - begin) / STEPS * 1e9
+
+
+@jit
+def _follow(following, steps):
+    place = 0
+    for _ in range(steps):
+        place = following[place, 0]
+    return place
+
+
+def starts(edges, n):
+    """What four chains say after how many steps, by where they start."""
+    torch.set_num_threads(2)
+    private = np.random.RandomState(0).rand(edges.shape[1]) < 0.3
+    none = np.empty((2, 0), np.int64)
+    weight = private_weight(0.5, n)  # Half of an epsilon of one.
+    for case, weights, public, rest, most in (
+        ('public edges', (1.0, 0.0), edges, none, 3),
+        ('joint, 30% private', (2.0, weight), edges[:, ~private],
+         edges[:, private], 2),
+        ('joint, all private', (2.0, weight), none, edges, 2),
+    ):
+        metis = [metis_dendrogram(public, n, seed) for seed in range(4)]
+        random = [random_dendrogram(n, SEED.derive(i)) for i in range(4)]
+        for name, trees in (('METIS', metis), ('random', random),
+                            ('two METIS, two random', metis[:2] + random[:2])):
+            chains = Chains(trees, weights, SEED, public, rest)
+            for steps in (10**6, 10**7, 5 * 10**7)[:most]:
+                yield from diagnose(f'Cora, {case}, {name} starts', chains,
+                                    steps)
+
+
+def diagnose(task, chains, steps):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter('always')
+        chains.run(steps - chains.steps)
+    after = f'after {chains.steps:,} steps'
+    levels = (chains.trace[-64:] @ chains.weights[0]).mean(axis=0)
+    yield Fact(task, f'target {after}', levels.mean(), f'(from '
+               f'{levels.min():,.0f} to {levels.max():,.0f})')
+    yield Fact(task, f'split R-hat {after}', chains.r_hat,
+               '(warned)' if caught else '(did not warn)')
