@@ -70,7 +70,11 @@ from torch import Tensor
 
 from torch_geometric_dp._jit import jit, multiply_high
 from torch_geometric_dp.accountant import Guarantee
-from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
+from torch_geometric_dp.mechanisms.checks import (
+    check_epsilon,
+    check_integer,
+    check_integers,
+)
 from torch_geometric_dp.mechanisms.randomized_response import (
     RandomizedResponse,
     respond,
@@ -110,9 +114,18 @@ class GRRFS:
                  num_features: Optional[int] = None) -> None:
         self.epsilon = check_epsilon(epsilon)
         self.num_sampled = check_integer('num_sampled', num_sampled, 1)
+        sizes = check_integers('domain_sizes', domain_sizes, 2)
+        if isinstance(sizes, int):
+            sizes = (sizes, ) * check_integer('num_features', num_features, 1)
+        elif not sizes or num_features not in (None, len(sizes)):
+            raise ValueError(f"'domain_sizes' must be one number, or one for "
+                             f"each of the {num_features} columns "
+                             f"(got {len(sizes)})")
+        if max(sizes) > _MOST_VALUES:
+            raise ValueError(f"'domain_sizes' must be at most {_MOST_VALUES} "
+                             f"(got {max(sizes)})")
         #: The number of values of each column.
-        self.domain_sizes: NDArray[np.int64] = np.array(
-            check_sizes(domain_sizes, num_features))
+        self.domain_sizes: NDArray[np.int64] = np.array(sizes)
         if self.num_sampled > self.num_features:
             raise ValueError(
                 f"'num_sampled' must be at most the number of columns, which "
@@ -250,29 +263,6 @@ class GRRFS:
         return (f'{self.__class__.__name__}(epsilon={self.epsilon}, '
                 f'num_sampled={self.num_sampled}, '
                 f'num_features={self.num_features})')
-
-
-def check_sizes(sizes: Any, num_features: Optional[int] = None) -> list[int]:
-    """The domain sizes of all columns, each of them at least 2.
-
-    .. code-block:: python
-
-        check_sizes(2, num_features=3)   # [2, 2, 2]
-    """
-    if isinstance(sizes, Tensor):
-        sizes = sizes.tolist()
-    if isinstance(sizes, (str, bytes)) or not hasattr(sizes, '__iter__'):
-        count = check_integer('num_features', num_features, 1)
-        sizes = [check_integer('domain_sizes', sizes, 2)] * count
-    out = [check_integer(f'domain_sizes[{i}]', size, 2)
-           for i, size in enumerate(sizes)]
-    if not out or num_features not in (None, len(out)):
-        raise ValueError(f"'domain_sizes' must be one number, or one for each "
-                         f"of the {num_features} columns (got {len(out)})")
-    if max(out) > _MOST_VALUES:
-        raise ValueError(f"'domain_sizes' must be at most {_MOST_VALUES} "
-                         f"(got {max(out)})")
-    return out
 
 
 class _Plan:

@@ -125,7 +125,7 @@ class FeatureTransform(PrivateTransform):
 
     def arguments(self) -> list[str]:
         """What :obj:`repr` shows between the brackets."""
-        low, high = map(_short, self.bounds)
+        low, high = map(short, self.bounds)
         args = [f'epsilon={self.epsilon}', f'bounds=({low}, {high})']
         if self.scores is not None:
             args.append(f'scores={self.scores!r}')
@@ -158,9 +158,11 @@ def feature_stores(data: Any) -> list[BaseStorage]:
     return stores
 
 
-def _short(bound: Union[float, list[float]]) -> str:
-    # PyG knows a pre-transform again by its `repr`, so it has to tell all.
-    if isinstance(bound, float):
-        return str(bound)
-    digest = hashlib.sha256(repr(bound).encode()).hexdigest()[:8]
-    return f'<{len(bound)} columns, {digest}>'
+def short(values: Any) -> str:
+    """One number, or a digest of those of all columns: PyG knows a
+    pre-transform again by its :obj:`repr`, so it has to tell all.
+    """
+    if not isinstance(values, (list, tuple)):
+        return str(values)
+    digest = hashlib.sha256(repr(values).encode()).hexdigest()[:8]
+    return f'<{len(values)} columns, {digest}>'

@@ -1,5 +1,5 @@
 from dataclasses import replace
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.data.storage import BaseStorage
@@ -8,8 +8,12 @@ from torch_geometric_dp import mechanisms
 from torch_geometric_dp.accountant import Guarantee
 from torch_geometric_dp.accountant.composition import exact_sum
 from torch_geometric_dp.accountant.guarantee import Parameter
-from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
-from torch_geometric_dp.mechanisms.grrfs import Sizes, check_sizes
+from torch_geometric_dp.mechanisms.checks import (
+    check_epsilon,
+    check_integer,
+    check_integers,
+)
+from torch_geometric_dp.mechanisms.grrfs import Sizes
 from torch_geometric_dp.noise import NoiseSource
 from torch_geometric_dp.transforms.feature_transform import feature_stores
 from torch_geometric_dp.transforms.private_transform import PrivateTransform
@@ -60,12 +64,11 @@ class GRRFS(PrivateTransform):
         #: The privacy loss of one chosen column.
         self.epsilon_x = self.epsilon / self.num_sampled
         #: One number, or a tuple with one for each column.
-        self.domain_sizes: Union[int, tuple[int, ...]]
-        if hasattr(domain_sizes, '__iter__'):
-            self.domain_sizes = tuple(check_sizes(domain_sizes))
-            self.mechanism(len(self.domain_sizes))  # Is the rest right?
-        else:
-            self.domain_sizes, = check_sizes(domain_sizes, 1)
+        self.domain_sizes = check_integers('domain_sizes', domain_sizes, 2)
+        sizes = self.domain_sizes
+        # Is all of it right? If the number of columns is known, against that.
+        self.mechanism(self.num_sampled if isinstance(sizes, int) else
+                       len(sizes))
         #: Whether Theorem 1's number is on record as a claim.
         self.calibration = 'proven'
 
