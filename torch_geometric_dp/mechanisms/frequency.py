@@ -70,10 +70,11 @@ def frequency_estimate(shares: Tensor, keep: Number, other: Number,
     """
     if total is None:
         total = shares.sum(dim=-1, keepdim=True)
-        # Without reports there is nothing to divide.
-        shares = shares / total.masked_fill(total == 0, 1)
-        return (shares - (total != 0) * other) / (keep - other)
-    return (shares / total - other) / (keep - other)
+    if not isinstance(total, Tensor):
+        return (shares / total - other) / (keep - other)
+    nothing = total == 0
+    shares = shares / total.masked_fill(nothing, 1)
+    return ((shares - other) / (keep - other)).masked_fill(nothing, 0)
 
 
 def frequency_variance(shares: Tensor, count: Number, keep: Number,

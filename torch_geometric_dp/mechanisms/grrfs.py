@@ -184,7 +184,7 @@ class GRRFS:
         """
         size = int(self.domain_sizes[column])
         response = self._responses[size]
-        share = Fraction(self.num_sampled, self.num_features)
+        share: Fraction = Fraction(self.num_sampled, self.num_features)
         rest = (1 - share) / size
         return share * response.keep + rest, share * response.other + rest
 
@@ -208,7 +208,7 @@ class GRRFS:
             sums = [sums[0]] + [new + r * old
                                 for old, new in zip(sums, sums[1:])]
         cases = math.comb(self.num_features, self.num_sampled)
-        return sums[-1] / cases / math.prod(self.domain_sizes.tolist())
+        return sums[-1] / (cases * math.prod(map(int, self.domain_sizes)))
 
     def check(self, x: Tensor, name: str = 'x') -> None:
         """Raises an error that names the first value outside its domain."""
@@ -339,12 +339,12 @@ def _draw(words: Words, x: NDArray[Any], out: NDArray[Any],
         first += size_limits.size
         for k in range(m):
             c = columns[k]
-            out[i, c] = respond(words[i, first + k], np.int64(x[i, c]),
+            out[i, c] = respond(words[i, first + k], int(x[i, c]),
                                 other[c], others[c])
 
 
 @jit
-def _first_outside(x: NDArray[Any], sizes: NDArray[np.int64]) -> int:
+def _first_outside(x: NDArray[Any], sizes: NDArray[np.int64]) -> Any:
     # The first cell that holds no value of its domain, or -1.
     for i in range(x.shape[0]):
         good = True

@@ -1,15 +1,12 @@
 """Hops over a public graph: the mean over a node and its neighbours."""
+import warnings
+
 import torch
 from torch import Tensor
 from torch_geometric.utils import to_torch_csr_tensor
 
-# Columns go in blocks that stay in the cache for all hops.
-_BLOCK_CELLS = 2**18
-_LEAST_COLUMNS = 64
 
-
-def mean_adjacency(edge_index: Tensor, num_nodes: int,
-                   dtype: torch.dtype = torch.float) -> Tensor:
+def mean_adjacency(edge_index: Tensor, num_nodes: int) -> Tensor:
     r"""The matrix of one hop as a sparse CSR tensor: row :math:`v` holds the
     weights of the mean over :math:`v` and all :math:`u` with an edge to
     :math:`v`, each of them once.
@@ -17,16 +14,23 @@ def mean_adjacency(edge_index: Tensor, num_nodes: int,
     .. code-block:: python
 
         edge_index = torch.tensor([[0, 1], [1, 0]])
-        mean_adjacency(edge_index, num_nodes=2).to_dense()[0]  # tensor([0.5
+        mean_adjacency(edge_index, num_nodes=2).to_dense()[0]
+        # tensor([0.5000, 0.5000])
     """
     loop = torch.arange(num_nodes, device=edge_index.device)
-    index = torch.cat([edge_index.flip(0).long(), loop.expand(2, -1)], dim=1)
-    index = torch.unique(index[0] * num_nodes + index[1])
-    row = torch.div(index, num_nodes, rounding_mode='floor')
-    degree = row.bincount(minlength=num_nodes)
-    weight = degree.to(dtype).reciprocal()[row]
-    return to_torch_csr_tensor(torch.stack([row, index - row * num_nodes]),
-                               weight, (num_nodes, num_nodes), True)
+    source, target = (torch.cat([end.long(), loop]) for end in edge_index)
+    # By sorting: many times faster than the hashing of `torch.unique`.
+    pairs = (target * num_nodes + source).sort().values
+    pairs = torch.unique_consecutive(pairs)
+    target = pairs.div(max(num_nodes, 1), rounding_mode='floor')
+    degree = target.bincount(minlength=num_nodes)
+    weight = degree.float().reciprocal()[target]
+    index = torch.stack([target, pairs - target * num_nodes])
+    with warnings.catch_warnings():  # That CSR tensors are new.
+        warnings.simplefilter('ignore')
+        adjacency: Tensor = to_torch_csr_tensor(
+            index, weight, (num_nodes, num_nodes), is_coalesced=True)
+    return adjacency
 
 
 def propagate(adjacency: Tensor, x: Tensor, hops: int) -> Tensor:
@@ -35,7 +39,7 @@ def propagate(adjacency: Tensor, x: Tensor, hops: int) -> Tensor:
     .. code-block:: python
 
         adjacency = mean_adjacency(data.edge_index, data.num_nodes)
-        propagate(adjacency, data.x, hops=2).shape  # torch.Size([30, 4])
+        propagate(adjacency, data.x, hops=2).shape   # torch.Size([30, 4])
     """
     for _ in range(hops):
         x = adjacency @ x

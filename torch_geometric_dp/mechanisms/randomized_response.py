@@ -153,8 +153,8 @@ def _flat(values: Tensor) -> NDArray[Any]:
 
 
 @jit
-def respond(word: np.uint64, value: int, other: np.uint64,
-            others: np.uint64) -> int:
+def respond(word: np.uint64, value: Any, other: np.uint64,
+            others: np.uint64) -> Any:
     """What a word makes of a value: the kernel of randomised response, for
     other kernels. :obj:`others` is :obj:`(num_classes - 1) * other`.
     """

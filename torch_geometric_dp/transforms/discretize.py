@@ -101,12 +101,13 @@ class Discretize(BaseTransform):
         wrong = x.isnan() if self.clip else ~((x >= low) & (x <= high))
         if wrong.any():
             row, column = wrong.nonzero()[0].tolist()
-            low, high = (bound.expand(x.size(1))[column].item()
-                         for bound in (low, high))
+            limits = [bound.expand(x.size(1))[column].item()
+                      for bound in (low, high)]
             name = column if self.columns is None else self.columns[column]
             raise ValueError(
-                f"'x' must lie within its bounds, from {low} to {high} in "
-                f"column {name} (got {x[row, column]} in row {row})")
+                f"'x' must lie within its bounds, from {limits[0]} to "
+                f"{limits[1]} in column {name} (got {x[row, column]} in "
+                f"row {row})")
         number = ((x - low) / (high - low) * bins).floor()
         # The highest value belongs to the last bin.
         return number.clamp(min=0).minimum(bins - 1)

@@ -177,8 +177,10 @@ class PrivateTransform(BaseTransform):
 
     def _digest(self, source: NoiseSource,
                 stores: list[tuple[BaseStorage, str]]) -> str:
-        return digest(source, [(field_name(store, field), self.content(store, field))
-                               for store, field in stores])
+        return digest(source, [
+            (field_name(store, field), self.content(store, field))
+            for store, field in stores
+        ])
 
     def _address(self, source: NoiseSource, store: BaseStorage,
                  field: str) -> NoiseSource:
@@ -233,8 +235,8 @@ def _check_n_id(stores: list[tuple[BaseStorage, str]]) -> None:
             got = list(n_id.shape) if isinstance(n_id, Tensor) else n_id
             raise ValueError(
                 f"'n_id' must hold the number of each of the {rows} rows of "
-                f"'{field_name(store, field)}', since the graph is a batch of a "
-                f"larger one (got {got})")
+                f"'{field_name(store, field)}', since the graph is a batch of "
+                f"a larger one (got {got})")
 
 
 def _budget(data: Any) -> Optional[PrivacyBudget]:

@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, Union
 
 import torch
 from torch import Tensor
@@ -15,6 +15,11 @@ from torch_geometric_dp.mechanisms.propagation import propagate
 from torch_geometric_dp.transforms.reconstruction import Reconstruction
 
 OUTPUTS = ('soft', 'hard', 'expectation')
+
+# Columns go in blocks, so that memory stays bounded, and small graphs in the
+# cache for all hops.
+_CELLS = 2**20
+_LEAST_COLUMNS = 64
 
 
 @functional_transform('dp_reconstruct_features')
@@ -70,25 +75,60 @@ class ReconstructFeatures(Reconstruction):
         mechanism = GRRFS(release.guarantee.epsilon, parameters['num_sampled'],
                           parameters['domain_sizes'], x.size(1))
         mechanism.check(x)
-        adjacency = adjacency.to(x.device)
-        sizes = mechanism.domain_sizes
-        out = []
-        for i in range(x.size(1)):
-            keep, other = map(float, mechanism.marginal(i))
-            size = int(sizes[i])
-            value = torch.arange(size, device=x.device)
-            one_hot = (x[:, i, None] == value).float()
-            estimate = frequency_estimate(
-                propagate(adjacency, one_hot, self.hops), keep, other, 1.0)
-            if self.output == 'soft':
-                estimate = simplex_projection(estimate)
-                out.append(estimate[:, 1:] if size == 2 else estimate)
-            elif self.output == 'hard':
-                out.append(estimate.argmax(1, keepdim=True).to(x.dtype))
-            else:
-                out.append((estimate * value).sum(1, keepdim=True))
-        store.x = torch.cat(out, dim=1)
+        kind = torch.double if x.dtype == torch.double else torch.float
+        adjacency = adjacency.to(x.device, kind)
+        sizes = torch.from_numpy(mechanism.domain_sizes)
+        widths = torch.ones_like(sizes)
+        if self.output == 'soft':
+            widths = torch.where(sizes > 2, sizes, 1)
+        first = widths.cumsum(0) - widths
+        out = x.new_empty(len(x), int(widths.sum()),
+                          dtype=x.dtype if self.output == 'hard' else kind)
+        for size in sorted(set(sizes.tolist())):
+            columns = (sizes == size).nonzero().view(-1)
+            keep, other = map(float, mechanism.marginal(int(columns[0])))
+            for block in columns.split(self._block(len(x), size)):
+                shares = propagate(adjacency, self._one_hot(
+                    x[:, _places(block)].to(kind), size), self.hops)
+                places = first[block, None] + torch.arange(
+                    int(widths[block[0]]))
+                out[:, _places(places.view(-1))] = self._estimate(
+                    shares, size, keep, other).to(out.dtype)
+        store.x = out
+
+    def _one_hot(self, x: Tensor, size: int) -> Tensor:
+        # Where a value is 1, or what its mean is, takes no more than itself.
+        if size == 2 or self.output == 'expectation':
+            return x
+        values = torch.arange(size, device=x.device)
+        return (x[..., None] == values).to(x.dtype).flatten(1)
+
+    def _estimate(self, shares: Tensor, size: int, keep: float,
+                  other: float) -> Tensor:
+        if self.output == 'expectation':
+            noise = other * size * (size - 1) / 2
+            return (shares - noise) / (keep - other)
+        if size > 2:
+            shares = shares.view(len(shares), -1, size)
+        if self.output == 'hard':
+            return shares.argmax(-1) if size > 2 else shares > 0.5
+        estimate = frequency_estimate(shares, keep, other, 1.0)
+        if size == 2:
+            return estimate.clamp_(0, 1)
+        return simplex_projection(estimate).flatten(1)
+
+    def _block(self, num_nodes: int, size: int) -> int:
+        columns = max(_LEAST_COLUMNS, _CELLS // max(num_nodes, 1))
+        if size > 2 and self.output != 'expectation':
+            columns //= size
+        return max(1, columns)
 
     def __repr__(self) -> str:
         return (f"{self.__class__.__name__}(hops={self.hops}, "
                 f"output='{self.output}')")
+
+
+def _places(index: Tensor) -> Union[slice, Tensor]:
+    # Columns side by side are a slice, which is faster.
+    start, stop = int(index[0]), int(index[-1]) + 1
+    return slice(start, stop) if stop - start == len(index) else index

@@ -1,5 +1,4 @@
-import math
-from typing import Optional
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,11 +7,11 @@ from torch_geometric.data.storage import BaseStorage
 
 from torch_geometric_dp.accountant import Release
 from torch_geometric_dp.mechanisms import (
-    RandomizedResponse,
     frequency_estimate,
     simplex_projection,
 )
 from torch_geometric_dp.mechanisms.propagation import propagate
+from torch_geometric_dp.transforms.label_rr import label_response
 from torch_geometric_dp.transforms.reconstruction import Reconstruction
 
 
@@ -58,22 +57,36 @@ class ReconstructLabels(Reconstruction):
     def reconstruct(self, store: BaseStorage, adjacency: Tensor,
                     release: Release) -> None:
         """Replaces the labels of one node type."""
-        y, classes = store.y, int(release.parameter('num_classes'))
-        released = (y >= 0).view(len(y), -1).all(dim=1)
-        mask = dict(release.parameters).get('kept_outside')
-        if mask is not None:
-            released &= store[mask]
-        response = RandomizedResponse(release.guarantee.epsilon, classes)
-        one_hot = torch.zeros(len(y), classes)
-        rows = released.nonzero().view(-1)
-        one_hot[rows, y.view(-1)[rows].long()] = 1
-        shares = propagate(adjacency, one_hot, self.hops)
-        estimate = frequency_estimate(shares, float(response.keep),
-                                      float(response.other))
-        reached = shares.sum(1, keepdim=True) > 0
-        store.y_soft = simplex_projection(estimate) * reached
-        guess = estimate.argmax(dim=1).view_as(y).to(y.dtype)
-        store.y = torch.where(released.view_as(y), guess, y)
+        y, parameters = store.y, dict(release.parameters)
+        classes: Any = parameters['num_classes']
+        response = label_response(y, release.guarantee.epsilon, classes)
+        if len(y) != adjacency.size(0):
+            raise ValueError(f"'y' must have one row for each of the "
+                             f"{adjacency.size(0)} nodes (got {len(y)})")
+        released = (y.view(len(y), -1) >= 0).all(dim=1)
+        if 'kept_outside' in parameters:
+            released &= store[parameters['kept_outside']]
+        if len(y) > 0 and not released.any():
+            raise ValueError("'y' must hold at least one released label (got "
+                             "unlabelled nodes only)")
+        response.check(y, 'y', released)
+
+        many = y.dim() == 2 and y.size(1) > 1
+        values = y if many else y.view(-1, 1) == torch.arange(
+            classes, device=y.device)
+        # The last column tells how much was reported at all.
+        reports = torch.cat([values, values.new_ones(len(y), 1)], dim=1)
+        reports = reports.float() * released.view(-1, 1)
+        reports = propagate(adjacency.to(y.device), reports, self.hops)
+        estimate = frequency_estimate(reports[:, :-1], float(response.keep),
+                                      float(response.other), reports[:, -1:])
+        if many:
+            guess, soft = estimate > 0.5, estimate.clamp(0, 1)
+        else:
+            guess, soft = estimate.argmax(dim=1), simplex_projection(estimate)
+        store.y_soft = soft * (reports[:, -1:] > 0)
+        rows = released.view(-1, *[1] * (y.dim() - 1))
+        store.y = torch.where(rows, guess.view_as(y).to(y.dtype), y)
 
     def __repr__(self) -> str:
         return f'{self.__class__.__name__}(hops={self.hops})'
