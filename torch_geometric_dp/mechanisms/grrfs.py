@@ -85,7 +85,6 @@ Sizes = Union[int, Sequence[int]]
 
 _MOST_VALUES = 2**32  # Of a column.
 _PRODUCT = 2**48  # One word in 2**16 is rejected at the most.
-_NATIVE = (torch.float, torch.double, torch.long)  # What kernels know.
 
 
 class GRRFS:
@@ -231,32 +230,34 @@ class GRRFS:
         """Releases a matrix, with the words of :obj:`source`."""
         self.check(x)
         dtype = _wide_enough(x.dtype, int(self.domain_sizes.max()) - 1)
-        out = _empty(x.shape, dtype)
+        # Kernels know two types; what has another goes through a buffer.
+        kind = torch.float if dtype == torch.float else torch.long
+        out = _empty(x.shape, kind) if dtype == kind else torch.empty(
+            x.shape, dtype=dtype)
         if self._plan is None:
             self._plan = _Plan(self)
         plan = self._plan
 
+        def draw(rows: Any, words: Words) -> NDArray[np.int64]:
+            raw = _cells(x[rows].to(kind))
+            direct = dtype == kind and isinstance(rows, slice)
+            part = out[rows].numpy() if direct else np.empty_like(raw)
+            rejected = plan.draw(words, raw, part)
+            if not direct:
+                out[rows] = torch.from_numpy(part).to(dtype)
+            return rejected
+
         def release(first: int, last: int) -> NDArray[np.int64]:
             rejected = [np.empty(0, np.int64)]
             for start, stop, words in source.blocks(last, plan.depth, first):
-                part, raw = out[start:stop], _cells(x[start:stop])
-                if dtype in _NATIVE:
-                    again = plan.draw(words, raw, part.numpy())
-                else:
-                    wide = np.empty(raw.shape, np.int64)
-                    again = plan.draw(words, raw, wide)
-                    part.copy_(torch.from_numpy(wide))
-                rejected.append(start + again)
+                rejected.append(start + draw(slice(start, stop), words))
             return np.concatenate(rejected)
 
         rows, attempt = np.concatenate(in_threads(release, x.size(0))), 0
         while len(rows) > 0:
             words = source.derive('retry', attempt).gather(
                 rows, np.zeros_like(rows), 1, plan.depth)
-            part = np.empty((len(rows), self.num_features), np.int64)
-            again = plan.draw(words, _cells(x[rows]), part)
-            out[rows] = torch.from_numpy(part).to(dtype)
-            rows, attempt = rows[again], attempt + 1
+            rows, attempt = rows[draw(rows, words)], attempt + 1
         return out.to(x.device)
 
     def __repr__(self) -> str:
@@ -370,19 +371,17 @@ def _log_ratio(logs: NDArray[np.float64], m: int) -> float:
 
 def _cells(x: Tensor) -> NDArray[Any]:
     x = x.detach().cpu().contiguous()
-    if x.dtype not in _NATIVE:
+    if x.dtype not in (torch.float, torch.double, torch.long):
         x = x.float() if x.is_floating_point() else x.long()
     array: NDArray[Any] = x.numpy()
     return array
 
 
-def _empty(shape: torch.Size, dtype: torch.dtype) -> Tensor:
-    if dtype not in _NATIVE:
-        return torch.empty(shape, dtype=dtype)
+def _empty(shape: torch.Size, kind: torch.dtype) -> Tensor:
     # From numpy, which asks for huge pages: half of the time otherwise goes
     # into the first touch of fresh memory.
-    kind = torch.empty(0, dtype=dtype).numpy().dtype
-    return torch.from_numpy(np.empty(tuple(shape), kind))
+    dtype = np.float32 if kind == torch.float else np.int64
+    return torch.from_numpy(np.empty(tuple(shape), dtype))
 
 
 def _wide_enough(dtype: torch.dtype, largest: int) -> torch.dtype:

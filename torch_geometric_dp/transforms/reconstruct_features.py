@@ -16,9 +16,8 @@ from torch_geometric_dp.transforms.reconstruction import Reconstruction
 
 OUTPUTS = ('soft', 'hard', 'expectation')
 
-# Columns go in blocks, so that memory stays bounded, and small graphs in the
-# cache for all hops.
-_CELLS = 2**20
+# Columns go in blocks, so that memory stays bounded.
+_CELLS = 2**22
 _LEAST_COLUMNS = 64
 
 
