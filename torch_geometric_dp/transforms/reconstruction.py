@@ -60,7 +60,8 @@ class Reconstruction(BaseTransform):
         names = [field_name(store, self.field) for store in stores]
         releases = [self._release(data, name) for name in names]
         for store, release in zip(stores, releases):
-            self.reconstruct(store, _adjacency(data, store), release)
+            adjacency = _adjacency(data, store, len(store[self.field]))
+            self.reconstruct(store, adjacency, release)
         output = digest(PUBLIC, [(name, (store[self.field], ))
                                  for name, store in zip(names, stores)])
         data.privacy = PrivacyAccountant.of(data)
@@ -93,7 +94,7 @@ class Reconstruction(BaseTransform):
         return found[0]
 
 
-def _adjacency(data: Any, store: BaseStorage) -> Tensor:
+def _adjacency(data: Any, store: BaseStorage, num_nodes: int) -> Tensor:
     # One hop between the nodes of one type.
     edges = []
     for edge_store in data.edge_stores:
@@ -112,5 +113,5 @@ def _adjacency(data: Any, store: BaseStorage) -> Tensor:
     edges = [edge.as_tensor() if isinstance(edge, EdgeIndex) else edge
              for edge in edges]
     for edge in edges:
-        check_edge_index(edge, store.num_nodes)
-    return mean_adjacency(torch.cat(edges, dim=1), store.num_nodes)
+        check_edge_index(edge, num_nodes)
+    return mean_adjacency(torch.cat(edges, dim=1), num_nodes)
