@@ -108,7 +108,7 @@ class ReconstructFeatures(Reconstruction):
             noise = other * size * (size - 1) / 2
             return (shares - noise) / (keep - other)
         if size > 2:
-            shares = shares.unflatten(1, (shares.size(1) // size, size))
+            shares = shares.view(len(shares), shares.size(1) // size, size)
         if self.output == 'hard':
             return shares.argmax(-1) if size > 2 else shares > 0.5
         estimate = frequency_estimate(shares, keep, other, 1.0)
