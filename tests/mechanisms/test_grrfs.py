@@ -205,6 +205,7 @@ def test_words_decide_as_the_radices_say(sizes, m):
     words = generator.randint(0, 2**64, (300, plan.depth), np.uint64)
     ends = np.array([0, 1, WORD - 1, WORD // 3], np.uint64)
     words[:4] = ends[:, None]
+    words[range(4, 8), range(4)] = 0  # The first words on their own, too.
     x = np.stack([generator.randint(0, size, 300) for size in sizes], axis=1)
     out = np.empty_like(x)
     rejected = set(plan.draw(words.reshape(-1), x, out).tolist())
@@ -215,7 +216,8 @@ def test_words_decide_as_the_radices_say(sizes, m):
                    for a, b in zip(starts, ends)]
         if len(sizes) == 70:
             assert all(math.prod(g) <= WORD for g in groups)
-    assert {0} <= rejected if d == 4 else True
+    if d == 4:  # By the choice, and by the values.
+        assert {0, 4, 5} <= rejected and 6 not in rejected
     for i in range(300):
         drawn, bad = [], False
         for word, radices in zip(words[i].tolist(), groups):
@@ -242,17 +244,21 @@ def test_a_binary_column_takes_one_bit():
 
 
 def test_rejected_rows_are_drawn_again(monkeypatch):
-    # Half of the words are rejected here, and the draws still follow the law.
+    # Half of the words are rejected here, some rows again and again. The
+    # numbers with two digits that would come out of rejected words are all
+    # but two in 33.
     monkeypatch.setattr(grrfs, '_PRODUCT', WORD)
-    sizes, m = (11 * 2**28, 3 * 2**30), 1
-    mechanism = GRRFS(1.0, m, sizes)
-    plan = grrfs._Plan(mechanism)
-    assert int(plan.radices[1][1][0]) / WORD == 31 / 64
-    x = torch.tensor([[5, 5]]).expand(50_000, -1)
-    out = mechanism(x, NoiseSource.from_seed(0)).double()
-    for column, size in enumerate(sizes):
-        pvalue = stats.kstest(out[:, column] / size, 'uniform').pvalue
-        assert pvalue > FALSE_ALARM
+    sizes = 11 * 2**28, 3 * 2**30, 2
+    mechanism = GRRFS(40.0, 1, sizes)
+    limits = grrfs._Plan(mechanism).radices[1][1]
+    assert int(limits[0]) / WORD == 31 / 64
+    x = torch.full((200_000, 3), 5)
+    x[:, 2] = 0
+    out = mechanism(x, NoiseSource.from_seed(0))
+    drawn = out[(out[:, :2] != 5).all(dim=1)]  # Neither digit was replaced.
+    number = (drawn[:, 0] % 33 * (sizes[1] % 33) + drawn[:, 1]) % 33
+    pvalue = stats.chisquare(np.bincount(number, minlength=33)).pvalue
+    assert len(drawn) > 60_000 and pvalue > FALSE_ALARM
 
 
 @pytest.mark.parametrize('dtype', [
