@@ -55,15 +55,18 @@ def test_plain_transcription_of_the_evidence():
     one_hot = torch.nn.functional.one_hot(private.y.clamp(min=0), 2).double()
     released = labels.released.double()[:, None]
     share = (one_hot * released).sum(dim=0) / released.sum()
-    prior = (share - q) / (p - q)
+    mean = (share - q) / (p - q)
+    z = ((one_hot - q) / (p - q) - mean) * released
+    sigma2 = (share * (1 - share)).mean() / (p - q)**2
+    unequal = 1 - sigma2 / released.sum() / (mean - 0.5).square().mean()
+    prior = 0.5 + (mean - 0.5) * max(float(unequal), 0.0)
     prior = prior.clamp(min=0.05) / prior.clamp(min=0.05).sum()
-    z = ((one_hot - q) / (p - q) - prior) * released
+    assert torch.allclose(labels.prior.double(), prior, atol=1e-5)
     weights = []
     for k in (1, 3):
         power = torch.linalg.matrix_power(dense, k) * released.t()
         weights.append(power / power.sum(dim=1, keepdim=True))
     tau2 = (prior * (1 - prior)).mean() / 2
-    sigma2 = (share * (1 - share)).mean() / (p - q)**2
     signs = torch.randint(0, 2, (n, 8),
                           generator=torch.Generator().manual_seed(0))
     signs = (2 * signs - 1).double()

@@ -18,7 +18,8 @@ linear estimate is :math:`d^k_v \, \tau^2 / (\tau^2 + \nu^k_v)`. All depths are
 given equal shares of the variance of a label as their :math:`\tau^2`. What is
 left, one weight for each depth, is fitted to the released labels themselves:
 each is predicted from the labels of the other folds, and compared by the
-forward-corrected likelihood.
+forward-corrected likelihood. The shares of the classes, too, are taken to be
+as unequal as can be told from noise, and no more.
 
 The prediction, together with a node's own label, is a much better label than
 the released one; so it is diffused once more, over fewer hops, and all weights
@@ -207,10 +208,14 @@ class _Labels:
         y = self.y.clamp(min=0)
         one_hot = torch.nn.functional.one_hot(y, c).float()
         share = one_hot[self.released].mean(dim=0)
-        prior = frequency_estimate(share, p, q).clamp(min=0.1 / c)
-        self.prior = prior / prior.sum()
-        self.z = (one_hot - q) / (p - q) - self.prior
+        mean = frequency_estimate(share, p, q)
+        self.z = (one_hot - q) / (p - q) - mean
         self.sigma2 = (share * (1 - share)).mean() / (p - q)**2
+        # As unequal as can be told from noise (James and Stein).
+        noise = self.sigma2 / self.released.sum()
+        spread = (mean - 1 / c).square().mean().clamp(min=1e-12)
+        mean = (mean - 1 / c) * (1 - noise / spread).clamp(min=0) + 1 / c
+        self.prior = mean.clamp(min=0.1 / c) / mean.clamp(min=0.1 / c).sum()
         self.likelihood = torch.where(one_hot > 0, p, q).log()
         edge_index = to_undirected(data.edge_index, num_nodes=n)
         self.adjacency = mean_adjacency(edge_index, n)
