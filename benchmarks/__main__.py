@@ -2,10 +2,18 @@
 import argparse
 from pathlib import Path
 
-from benchmarks import edges, features, harness, hrg, labels, noise
+from benchmarks import (
+    edges,
+    features,
+    harness,
+    hrg,
+    labels,
+    noise,
+    reconstruction,
+)
 
 SUITES = {'noise': noise, 'labels': labels, 'features': features, 'hrg': hrg,
-          'edges': edges}
+          'edges': edges, 'reconstruction': reconstruction}
 
 
 def main():

@@ -71,14 +71,19 @@ class PrivacyAccountant:
         """A ledger with one more entry."""
         return PrivacyAccountant(self.releases + (release, ))
 
-    def rewrite(self, release: Release, output: str) -> 'PrivacyAccountant':
+    def rewrite(self, release: Release, output: str,
+                by: str) -> 'PrivacyAccountant':
         """A ledger in which :obj:`release` goes on as another output: what was
-        released has been processed further, which costs nothing.
+        released has been processed further, which costs nothing. Who did it is
+        kept as the parameter :obj:`"processed"`: the noise is no longer the
+        one that the other parameters tell of.
         """
+        parameters = dict(release.parameters) | {'processed': by}
+        new = replace(release, output=output,
+                      parameters=tuple(parameters.items()))
         return PrivacyAccountant(
-            tuple(
-                replace(r, output=output) if r.release_id ==
-                release.release_id else r for r in self.releases))
+            tuple(new if r.release_id == release.release_id else r
+                  for r in self.releases))
 
     def epsilon(self, kind: str, delta: Optional[float] = None,
                 max_degree: Optional[int] = None,

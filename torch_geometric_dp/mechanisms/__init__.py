@@ -3,7 +3,13 @@ from torch_geometric_dp.mechanisms.duchi import Duchi
 from torch_geometric_dp.mechanisms.duchi_multi import DuchiMulti
 from torch_geometric_dp.mechanisms.edge_rand import EdgeRand
 from torch_geometric_dp.mechanisms.feature_rr import FeatureRR
+from torch_geometric_dp.mechanisms.frequency import (
+    frequency_estimate,
+    frequency_variance,
+    simplex_projection,
+)
 from torch_geometric_dp.mechanisms.gaussian import Gaussian
+from torch_geometric_dp.mechanisms.grrfs import GRRFS
 from torch_geometric_dp.mechanisms.hybrid import Hybrid
 from torch_geometric_dp.mechanisms.lap_graph import LapGraph
 from torch_geometric_dp.mechanisms.laplace import Laplace
@@ -20,7 +26,10 @@ __all__ = [
     'DuchiMulti',
     'EdgeRand',
     'FeatureRR',
+    'frequency_estimate',
+    'frequency_variance',
     'Gaussian',
+    'GRRFS',
     'Hybrid',
     'LapGraph',
     'Laplace',
@@ -28,5 +37,6 @@ __all__ = [
     'Piecewise',
     'PMSub',
     'RandomizedResponse',
+    'simplex_projection',
     'ThreeOutputs',
 ]

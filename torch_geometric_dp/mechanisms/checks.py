@@ -1,7 +1,8 @@
 """What every mechanism asks of its parameters."""
 import math
+from collections.abc import Iterable
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Union
 
 
 def check_epsilon(epsilon: Any, name: str = 'epsilon') -> float:
@@ -30,3 +31,19 @@ def check_integer(name: str, value: Any, least: int) -> int:
         raise ValueError(f"'{name}' must be an integer of at least {least} "
                          f"(got {value!r})")
     return int(value)
+
+
+def check_integers(name: str, values: Any,
+                   least: int) -> Union[int, tuple[int, ...]]:
+    """One integer, or a row of them, that are not too small.
+
+    .. code-block:: python
+
+        check_integers('domain_sizes', [2, 5], least=2)   # (2, 5)
+    """
+    if hasattr(values, 'tolist'):
+        values = values.tolist()
+    if not isinstance(values, Iterable) or isinstance(values, str):
+        return check_integer(name, values, least)
+    return tuple(check_integer(f'{name}[{i}]', value, least)
+                 for i, value in enumerate(values))

@@ -153,16 +153,23 @@ def _flat(values: Tensor) -> NDArray[Any]:
 
 
 @jit
-def _respond(words: Words, values: NDArray[np.int64], out: NDArray[np.int64],
-             other: np.uint64, others: np.uint64) -> None:
+def respond(word: np.uint64, value: Any, other: np.uint64,
+            others: np.uint64) -> Any:
+    """What a word makes of a value: the kernel of randomised response, for
+    other kernels. :obj:`others` is :obj:`(num_classes - 1) * other`.
+    """
     # Which interval of length `other` holds the word: a rounded quotient is off
     # by one at the most, and integers put it right. No branch, no division:
     # both would cost more than the word itself.
-    scale = 2.0 / other
+    shift = np.int64(np.int64(word >> np.uint64(1)) * (2.0 / other))
+    low = np.uint64(shift) * other
+    shift += np.int64(word >= low + other) - np.int64(word < low)
+    response = shift + np.int64(shift >= value)
+    return value if word >= others else response
+
+
+@jit
+def _respond(words: Words, values: NDArray[np.int64], out: NDArray[np.int64],
+             other: np.uint64, others: np.uint64) -> None:
     for i in range(words.size):
-        word, value = words[i], values[i]
-        shift = np.int64(np.int64(word >> np.uint64(1)) * scale)
-        low = np.uint64(shift) * other
-        shift += np.int64(word >= low + other) - np.int64(word < low)
-        response = shift + np.int64(shift >= value)
-        out[i] = value if word >= others else response
+        out[i] = respond(words[i], values[i], other, others)

@@ -105,18 +105,10 @@ class FeatureTransform(PrivateTransform):
 
     def read(self, data: Any) -> list[tuple[BaseStorage, str]]:
         """The features of all node types that have some."""
-        stores = node_stores_with(data, 'x')
+        stores = feature_stores(data)
         for store in stores:
-            x = store.x
-            if not isinstance(x, Tensor) or is_sparse(x):
-                kind = 'sparse' if is_sparse(x) else type(x).__name__
-                raise TypeError(f"'x' must be a dense tensor: noise is dense, "
-                                f"and zeros are values like any other "
-                                f"(got {kind}; see x.to_dense())")
-            if x.dim() != 2 or x.size(1) == 0:
-                raise ValueError(f"'x' must have shape [num_nodes, "
-                                 f"num_features] (got {list(x.shape)})")
-            self.mechanism(x.size(1)).check(self._clipped(x), 'x')
+            x = self._clipped(store.x)
+            self.mechanism(x.size(1)).check(x, 'x')
         return [(store, 'x') for store in stores]
 
     def write(self, store: BaseStorage, field: str,
@@ -133,7 +125,7 @@ class FeatureTransform(PrivateTransform):
 
     def arguments(self) -> list[str]:
         """What :obj:`repr` shows between the brackets."""
-        low, high = map(_short, self.bounds)
+        low, high = map(short, self.bounds)
         args = [f'epsilon={self.epsilon}', f'bounds=({low}, {high})']
         if self.scores is not None:
             args.append(f'scores={self.scores!r}')
@@ -148,9 +140,29 @@ class FeatureTransform(PrivateTransform):
         return f"{self.__class__.__name__}({', '.join(self.arguments())})"
 
 
-def _short(bound: Union[float, list[float]]) -> str:
-    # PyG knows a pre-transform again by its `repr`, so it has to tell all.
-    if isinstance(bound, float):
-        return str(bound)
-    digest = hashlib.sha256(repr(bound).encode()).hexdigest()[:8]
-    return f'<{len(bound)} columns, {digest}>'
+def feature_stores(data: Any) -> list[BaseStorage]:
+    """The stores of a graph's node types that have features, all of them dense
+    matrices.
+    """
+    stores = node_stores_with(data, 'x')
+    for store in stores:
+        x = store.x
+        if not isinstance(x, Tensor) or is_sparse(x):
+            kind = 'sparse' if is_sparse(x) else type(x).__name__
+            raise TypeError(f"'x' must be a dense tensor: noise is dense, "
+                            f"and zeros are values like any other "
+                            f"(got {kind}; see x.to_dense())")
+        if x.dim() != 2 or x.size(1) == 0:
+            raise ValueError(f"'x' must have shape [num_nodes, "
+                             f"num_features] (got {list(x.shape)})")
+    return stores
+
+
+def short(values: Any) -> str:
+    """One number, or a digest of those of all columns: PyG knows a
+    pre-transform again by its :obj:`repr`, so it has to tell all.
+    """
+    if not isinstance(values, (list, tuple)):
+        return str(values)
+    digest = hashlib.sha256(repr(values).encode()).hexdigest()[:8]
+    return f'<{len(values)} columns, {digest}>'

@@ -60,8 +60,7 @@ class LabelRR(PrivateTransform):
                  mask: Optional[str] = None, keep_unmasked: bool = False,
                  seed: Optional[int] = None) -> None:
         super().__init__(seed)
-        self.mechanism = RandomizedResponse(epsilon, num_classes)
-        self.epsilon = self.mechanism.epsilon
+        self.epsilon = RandomizedResponse(epsilon, num_classes).epsilon
         self.num_classes = check_integer('num_classes', num_classes, 2)
         if mask is not None and not isinstance(mask, str):
             raise TypeError(f"'mask' must be the name of a boolean node field, "
@@ -89,7 +88,10 @@ class LabelRR(PrivateTransform):
     @property
     def parameters(self) -> tuple[tuple[str, Parameter], ...]:
         """What it takes to undo the bias."""
-        return ('num_classes', self.num_classes),
+        out: list[tuple[str, Parameter]] = [('num_classes', self.num_classes)]
+        if self.keep_unmasked:  # Then -1 does not tell what was released.
+            out.append(('kept_outside', self.mask))
+        return tuple(out)
 
     def read(self, data: Any) -> list[tuple[BaseStorage, str]]:
         """The labels of all node types that have some."""
@@ -109,24 +111,7 @@ class LabelRR(PrivateTransform):
         store[field] = out
 
     def _mechanism(self, y: Tensor) -> RandomizedResponse:
-        if not isinstance(y, Tensor):
-            raise TypeError(f"'y' must be a tensor (got '{type(y).__name__}')")
-        if y.dim() == 2 and y.size(1) > 1:  # Multi-label.
-            if y.size(1) != self.num_classes:
-                raise ValueError(
-                    f"'y' must have shape [num_nodes] or [num_nodes, "
-                    f"{self.num_classes}], as 'num_classes' says "
-                    f"(got {list(y.shape)})")
-            # Rounded down, so that the parts never add up to more.
-            part = math.nextafter(self.epsilon / self.num_classes, 0.0)
-            return RandomizedResponse(part, 2)
-        if y.dim() == 0 or y.dim() > 2:
-            raise ValueError(f"'y' must have shape [num_nodes] or [num_nodes, "
-                             f"{self.num_classes}] (got {list(y.shape)})")
-        if y.is_floating_point() or y.is_complex():
-            raise ValueError(f"'y' must hold integer classes from 0 to "
-                             f"{self.num_classes - 1} (got {y.dtype})")
-        return self.mechanism
+        return label_response(y, self.epsilon, self.num_classes)
 
     def _selected(self, store: BaseStorage) -> Optional[Tensor]:
         if self.mask is None:
@@ -155,3 +140,28 @@ class LabelRR(PrivateTransform):
         if self.seed is not None:
             args.append(f'seed={self.seed}')
         return f"{self.__class__.__name__}({', '.join(args)})"
+
+
+def label_response(y: Tensor, epsilon: float,
+                   num_classes: int) -> RandomizedResponse:
+    """The randomised response of each entry of labels, whose shape tells
+    whether there is one for each node, or a row of binary ones.
+    """
+    if not isinstance(y, Tensor):
+        raise TypeError(f"'y' must be a tensor (got '{type(y).__name__}')")
+    if y.dim() == 2 and y.size(1) > 1:  # Multi-label.
+        if y.size(1) != num_classes:
+            raise ValueError(
+                f"'y' must have shape [num_nodes] or [num_nodes, "
+                f"{num_classes}], as 'num_classes' says "
+                f"(got {list(y.shape)})")
+        # Rounded down, so that the parts never add up to more.
+        part = math.nextafter(epsilon / num_classes, 0.0)
+        return RandomizedResponse(part, 2)
+    if y.dim() == 0 or y.dim() > 2:
+        raise ValueError(f"'y' must have shape [num_nodes] or [num_nodes, "
+                         f"{num_classes}] (got {list(y.shape)})")
+    if y.is_floating_point() or y.is_complex():
+        raise ValueError(f"'y' must hold integer classes from 0 to "
+                         f"{num_classes - 1} (got {y.dtype})")
+    return RandomizedResponse(epsilon, num_classes)

@@ -27,6 +27,7 @@ one: that it has not is an assumption, and is recorded as such.
 """
 import copy
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Optional, Union
 
@@ -49,7 +50,7 @@ from torch_geometric_dp.accountant.guarantee import Parameter
 from torch_geometric_dp.noise import NoiseSource
 
 # Released contents are no secret: everybody may compute their digest.
-_PUBLIC = NoiseSource(bytes(32))
+PUBLIC = NoiseSource(bytes(32))
 
 _SAME_ROWS = ("the rows that 'n_id' numbers hold the same values in all "
               "batches of the graph")
@@ -90,6 +91,13 @@ class PrivateTransform(BaseTransform):
         """What later steps need to know about the noise."""
         return ()
 
+    def describe(self, stores: list[tuple[BaseStorage, str]],
+                 ) -> tuple[tuple[str, Parameter], ...]:
+        """The same for an application to these fields, where their shape
+        makes a difference.
+        """
+        return self.parameters
+
     @abstractmethod
     def read(self, data: Any) -> list[tuple[BaseStorage, str]]:
         """The private fields, all of them checked."""
@@ -108,15 +116,15 @@ class PrivateTransform(BaseTransform):
     def forward(self, data: Any) -> Any:
         """Releases a graph, or every graph of a batch."""
         if isinstance(data, Batch):
-            return self._forward_batch(data)
+            return each_graph(self.forward, data)
         stores = self.read(data)
         _check_n_id(stores)
         source, release, paid = self._charge(data, stores)
         for store, field in stores:
             self.write(store, field, self._address(source, store, field))
-        output = self._digest(_PUBLIC, stores)
+        output = self._digest(PUBLIC, stores)
         ledger = PrivacyAccountant.of(data)
-        data.privacy = (ledger.rewrite(release, output) if paid else
+        data.privacy = (ledger.rewrite(release, output, repr(self)) if paid else
                         ledger.spend(replace(release, output=output)))
         return data
 
@@ -127,7 +135,7 @@ class PrivateTransform(BaseTransform):
         # of it is post-processing.
         ledger, budget = PrivacyAccountant.of(data), _budget(data)
         if ledger.releases:
-            seen = self._digest(_PUBLIC, stores)
+            seen = self._digest(PUBLIC, stores)
             for release in ledger.releases:
                 if release.output == seen:
                     return self._fresh(stores), release, True
@@ -148,11 +156,11 @@ class PrivateTransform(BaseTransform):
         release = Release(
             guarantee=guarantee,
             mechanism=repr(self),
-            fields=tuple(_name(store, field) for store, field in stores),
+            fields=tuple(field_name(store, field) for store, field in stores),
             release_id=source.digest('release').hex()[:32],
             graph=None if budget is None else budget.identity,
             seed=self.seed,
-            parameters=self.parameters,
+            parameters=self.describe(stores),
         )
         if budget is not None:
             budget.charge(release)
@@ -169,39 +177,38 @@ class PrivateTransform(BaseTransform):
 
     def _digest(self, source: NoiseSource,
                 stores: list[tuple[BaseStorage, str]]) -> str:
-        parts: list[Union[str, bytes]] = []
-        for store, field in stores:
-            parts.append(_name(store, field))
-            for value in self.content(store, field):
-                parts += [f'{value.dtype}{tuple(value.shape)}',
-                          source.fingerprint(_bytes(value))]
-        return source.digest(*parts).hex()
+        return digest(source, [
+            (field_name(store, field), self.content(store, field))
+            for store, field in stores
+        ])
 
     def _address(self, source: NoiseSource, store: BaseStorage,
                  field: str) -> NoiseSource:
-        source, value = source.derive(_name(store, field)), store[field]
+        source, value = source.derive(field_name(store, field)), store[field]
         if 'n_id' not in store or value.numel() == 0:
             return source
         tags = source.tags(_bytes(value).reshape(value.size(0), -1))
         return source.at(store['n_id'].cpu().numpy(), tags)
 
-    def _forward_batch(self, batch: Any) -> Any:
-        # Every graph has its own identity, ledger and noise, so that it makes
-        # no difference whether it is released before or after batching.
-        graphs = batch.to_data_list()
-        fields = set().union(*(data.keys() for data in graphs))
-        followed = [key for key in fields if f'{key}_batch' in batch]
-        out = Batch.from_data_list([self.forward(copy.copy(data))
-                                    for data in graphs], followed)
-        # What was added to the batch as a whole stays, but not what belonged
-        # to the graphs: a release may have removed it.
-        gone = fields.union(*({f'{key}_batch', f'{key}_ptr'}
-                              for key in followed))
-        for old, new in zip(batch.stores, out.stores):
-            for key, value in old.items():
-                if key not in new and key not in gone:
-                    new[key] = value
-        return out
+
+def each_graph(forward: Callable[[Any], Any], batch: Any) -> Any:
+    """Applies a function to the graphs of a batch, each of which has its own
+    identity, ledger and noise, so that it makes no difference whether it is
+    released before or after batching.
+    """
+    graphs = batch.to_data_list()
+    fields = set().union(*(data.keys() for data in graphs))
+    followed = [key for key in fields if f'{key}_batch' in batch]
+    out = Batch.from_data_list([forward(copy.copy(data)) for data in graphs],
+                               followed)
+    # What was added to the batch as a whole stays, but not what belonged to
+    # the graphs: a release may have removed it.
+    gone = fields.union(*({f'{key}_batch', f'{key}_ptr'} for key in followed))
+    for old, new in zip(batch.stores, out.stores):
+        for key, value in old.items():
+            if key not in new and key not in gone:
+                new[key] = value
+    return out
 
 
 def node_stores_with(data: Any, field: str) -> list[BaseStorage]:
@@ -228,8 +235,8 @@ def _check_n_id(stores: list[tuple[BaseStorage, str]]) -> None:
             got = list(n_id.shape) if isinstance(n_id, Tensor) else n_id
             raise ValueError(
                 f"'n_id' must hold the number of each of the {rows} rows of "
-                f"'{_name(store, field)}', since the graph is a batch of a "
-                f"larger one (got {got})")
+                f"'{field_name(store, field)}', since the graph is a batch of "
+                f"a larger one (got {got})")
 
 
 def _budget(data: Any) -> Optional[PrivacyBudget]:
@@ -242,11 +249,24 @@ def _budget(data: Any) -> Optional[PrivacyBudget]:
                     f"(got '{type(budget).__name__}')")
 
 
-def _name(store: BaseStorage, field: str) -> str:
+def field_name(store: BaseStorage, field: str) -> str:
+    """A field's name in the ledger: with its node or edge type."""
     if store._key is None:
         return field
     key = store._key if isinstance(store._key, tuple) else (store._key, )
     return '__'.join(key) + f'.{field}'
+
+
+def digest(source: NoiseSource,
+           contents: list[tuple[str, tuple[Tensor, ...]]]) -> str:
+    """A keyed digest of named tensors."""
+    parts: list[Union[str, bytes]] = []
+    for key, values in contents:
+        parts.append(key)
+        for value in values:
+            parts += [f'{value.dtype}{tuple(value.shape)}',
+                      source.fingerprint(_bytes(value))]
+    return source.digest(*parts).hex()
 
 
 def _bytes(value: Tensor) -> NDArray[np.uint8]:
