@@ -8,6 +8,10 @@ from torch_geometric_dp.mechanisms.hybrid import Hybrid
 from torch_geometric_dp.mechanisms.lap_graph import LapGraph
 from torch_geometric_dp.mechanisms.laplace import Laplace
 from torch_geometric_dp.mechanisms.multi_bit import MultiBit
+from torch_geometric_dp.mechanisms.neighbour_sum import (
+    NeighbourSum,
+    paper_weights,
+)
 from torch_geometric_dp.mechanisms.piecewise import Piecewise
 from torch_geometric_dp.mechanisms.pm_sub import PMSub
 from torch_geometric_dp.mechanisms.randomized_response import (
@@ -25,6 +29,8 @@ __all__ = [
     'LapGraph',
     'Laplace',
     'MultiBit',
+    'NeighbourSum',
+    'paper_weights',
     'Piecewise',
     'PMSub',
     'RandomizedResponse',
