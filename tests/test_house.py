@@ -25,6 +25,7 @@ ROOMS = {
     'mechanisms': {'mechanisms', 'accountant', 'noise', '_jit'},
     'hrg': {'hrg', 'accountant', 'noise', '_jit'},
     'transforms': {'transforms', 'mechanisms', 'hrg', 'accountant', 'noise'},
+    'nn': {'nn', 'mechanisms', 'accountant', 'noise'},
     'datasets': {'datasets', 'mechanisms'},
     'explain': {'explain'},
 }
@@ -117,6 +118,6 @@ def test_docstring_examples_run(room, name, tmp_path, monkeypatch):
 
 
 def test_everything_public_is_exported():
-    for room in ('mechanisms', 'hrg', 'transforms', 'datasets'):
+    for room in ('mechanisms', 'hrg', 'transforms', 'nn', 'datasets'):
         module = importlib.import_module(f'torch_geometric_dp.{room}')
         assert list(module.__all__) == sorted(module.__all__, key=str.lower)

@@ -181,8 +181,8 @@ class NeighbourSum:
                                f"edges, in any graph that is possible")
         event = None
         if self.delta is not None:  # A little less noise than there is.
-            event = 'gaussian', gaussian_scale(self.epsilon, self.delta, 2.0**30,
-                                               1) / 2.0**30
+            noise = gaussian_scale(self.epsilon, self.delta, 2.0**30, 1)
+            event = 'gaussian', noise / 2.0**30
         return Guarantee(self.epsilon,
                          'node' if self.unit == 'node' else 'edges',
                          _WORDS[self.unit, self.neighbours],
@@ -296,7 +296,7 @@ class NeighbourSum:
         if scale.numel() == 1:
             out += torch.from_numpy(draw(source, float(scale), out.shape))
         else:  # A sampler draws with one scale.
-            for level in scale.unique().tolist():
+            for level in sorted(set(scale.tolist())):
                 rows = (scale == level).nonzero().view(-1)
                 noise = draw(source.derive('scale', repr(level)), level,
                              (len(rows), out.size(1)))

@@ -47,7 +47,8 @@ def _from_sparse(adjacency: Any, num_nodes: int) -> Tensor:
         raise ValueError(f"'edge_index' must hold ones as a sparse matrix: a "
                          f"weighted sum has another sensitivity "
                          f"(got {float(value[value != 1][0])})")
-    return index.flip(0)
+    flipped: Tensor = index.flip(0)
+    return flipped
 
 
 def to_csr(edges: Tensor, num_nodes: int, dtype: torch.dtype) -> Tensor:

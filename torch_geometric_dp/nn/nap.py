@@ -161,7 +161,9 @@ class NAP(PrivateLayer):
     def _clip(self, x: Tensor) -> Tensor:
         norm = torch.linalg.vector_norm(x, self.mechanism.order, dim=1,
                                         keepdim=True)
-        return x * (self.mechanism.clip / norm.clamp(min=1e-30)).clamp(max=1.0)
+        factor = (self.mechanism.clip / norm.clamp(min=1e-30)).clamp(max=1.0)
+        clipped: Tensor = x * factor
+        return clipped
 
     def message_and_aggregate(self, edge_index: Adj, x: Tensor) -> Tensor:
         """The sum over neighbours, exact for integers."""

@@ -72,7 +72,8 @@ class TNIE(MessagePassing):
         for _ in range(self.hops):
             h = self.propagate(edges, x=h, edge_weight=edge_weight)
         centrality = (self.slope * degrees.log() + self.shift).sigmoid()
-        return centrality * h.view(-1)
+        scores: Tensor = centrality * h.view(-1)
+        return scores
 
     def fit(self, x: Tensor, edge_index: Adj, target: Optional[Tensor] = None,
             epochs: int = 200, lr: float = 0.01) -> 'TNIE':
@@ -82,8 +83,8 @@ class TNIE(MessagePassing):
             x (torch.Tensor): Public features.
             edge_index (torch.Tensor or SparseTensor): Public edges.
             target (torch.Tensor, optional): The influence of each node. By
-                default, the logarithm of its PageRank over the mean.
-                (default: :obj:`None`)
+                default, the logarithm of one plus its PageRank over the mean
+                one. (default: :obj:`None`)
             epochs (int, optional): The number of steps.
                 (default: :obj:`200`)
             lr (float, optional): The learning rate of Adam.
@@ -91,7 +92,7 @@ class TNIE(MessagePassing):
         """
         if target is None:
             edges = distinct_edges(edge_index, x.size(0))
-            target = (pagerank(edges, x.size(0)) * x.size(0)).log().to(x)
+            target = (pagerank(edges, x.size(0)) * x.size(0)).log1p().to(x)
         if target.shape != (x.size(0), ):
             raise ValueError(f"'target' must have shape [{x.size(0)}], one "
                              f"number for each node (got "
@@ -100,7 +101,7 @@ class TNIE(MessagePassing):
         for _ in range(epochs):
             optimizer.zero_grad()
             loss = torch.nn.functional.mse_loss(self(x, edge_index), target)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         return self
 
