@@ -1,4 +1,7 @@
 """The mathematics: tensors in, tensors out. Knows no :obj:`Data`."""
+from torch_geometric_dp.mechanisms.degree_preserving_rr import (
+    DegreePreservingRR,
+)
 from torch_geometric_dp.mechanisms.duchi import Duchi
 from torch_geometric_dp.mechanisms.duchi_multi import DuchiMulti
 from torch_geometric_dp.mechanisms.edge_rand import EdgeRand
@@ -20,6 +23,7 @@ from torch_geometric_dp.mechanisms.randomized_response import (
 from torch_geometric_dp.mechanisms.three_outputs import ThreeOutputs
 
 __all__ = [
+    'DegreePreservingRR',
     'Duchi',
     'DuchiMulti',
     'EdgeRand',

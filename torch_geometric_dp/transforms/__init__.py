@@ -1,4 +1,8 @@
 """Releases of a graph's private fields, as PyG transforms."""
+from torch_geometric_dp.transforms.bound_degree import BoundDegree
+from torch_geometric_dp.transforms.degree_preserving_rr import (
+    DegreePreservingRR,
+)
 from torch_geometric_dp.transforms.duchi import Duchi
 from torch_geometric_dp.transforms.duchi_multi import DuchiMulti
 from torch_geometric_dp.transforms.edge_rand import EdgeRand
@@ -15,6 +19,8 @@ from torch_geometric_dp.transforms.pm_sub import PMSub
 from torch_geometric_dp.transforms.three_outputs import ThreeOutputs
 
 __all__ = [
+    'BoundDegree',
+    'DegreePreservingRR',
     'Duchi',
     'DuchiMulti',
     'EdgeRand',
