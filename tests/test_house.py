@@ -61,6 +61,7 @@ def rooms():
         if info.name.startswith('_'):
             continue
         yield importlib.import_module(f'torch_geometric_dp.{info.name}')
+    yield importlib.import_module('torch_geometric_dp.nn.models')
 
 
 def public_names():
@@ -118,6 +119,7 @@ def test_docstring_examples_run(room, name, tmp_path, monkeypatch):
 
 
 def test_everything_public_is_exported():
-    for room in ('mechanisms', 'hrg', 'transforms', 'nn', 'datasets'):
+    for room in ('mechanisms', 'hrg', 'transforms', 'nn', 'nn.models',
+                 'datasets'):
         module = importlib.import_module(f'torch_geometric_dp.{room}')
         assert list(module.__all__) == sorted(module.__all__, key=str.lower)

@@ -1,4 +1,5 @@
 """The mathematics: tensors in, tensors out. Knows no :obj:`Data`."""
+from torch_geometric_dp.mechanisms.class_sums import ClassSums
 from torch_geometric_dp.mechanisms.degree_preserving_rr import (
     DegreePreservingRR,
 )
@@ -23,6 +24,7 @@ from torch_geometric_dp.mechanisms.randomized_response import (
 from torch_geometric_dp.mechanisms.three_outputs import ThreeOutputs
 
 __all__ = [
+    'ClassSums',
     'DegreePreservingRR',
     'Duchi',
     'DuchiMulti',

@@ -22,8 +22,7 @@ own row and label alone (and on what was released before), and no edge is read.
 It has the norm :math:`\|x_v r_v^{\top}\|_p = (\sum_{ij} |x_{vi}|^p
 |r_{vj}|^p)^{1/p} = \|x_v\|_p \|r_v\|_p \leq 1`. ∎
 
-A number of nodes need not be public, nor need there be any cap on degrees. A
-node that is *replaced* changes the sum by two.
+The number of nodes need not be public, and degrees need no cap. A node that is *replaced* changes the sum by two.
 
 **Theorem (Laplace).** With independent noise :math:`P(z) \propto e^{-|z|
 \varepsilon}` in every cell, :math:`\mathbf{S}` is

@@ -1,10 +1,11 @@
+from dataclasses import replace
 from typing import Any, Optional
 
 import torch
 from torch import Tensor
 
+from torch_geometric_dp.mechanisms import ClassSums
 from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
-from torch_geometric_dp.mechanisms.class_sums import ClassSums
 from torch_geometric_dp.nn.models.private_model import PrivateModel
 
 # Fixed numbers, the same for every graph: chosen once, on public graphs.
@@ -118,6 +119,9 @@ class ClassSumClassifier(PrivateModel):
                              "sums. Split such columns into two")
         votes[torch.arange(len(node)), y[node]] = 1
         guarantee = mechanism.guarantee
+        if self.steps is None and self.delta is not None:
+            guarantee = replace(guarantee, assumptions=(
+                "the number of nodes is public: it decides on the steps", ))
         self.charge(data, source, [(guarantee, repr(self), ('x', 'y'))])
 
         sums = mechanism.release(rows, mechanism.votes(votes), source)
