@@ -22,7 +22,8 @@ own row and label alone (and on what was released before), and no edge is read.
 It has the norm :math:`\|x_v r_v^{\top}\|_p = (\sum_{ij} |x_{vi}|^p
 |r_{vj}|^p)^{1/p} = \|x_v\|_p \|r_v\|_p \leq 1`. ∎
 
-The number of nodes need not be public, and degrees need no cap. A node that is *replaced* changes the sum by two.
+The number of nodes need not be public, and degrees need no cap. A node that is
+*replaced* changes the sum by two.
 
 **Theorem (Laplace).** With independent noise :math:`P(z) \propto e^{-|z|
 \varepsilon}` in every cell, :math:`\mathbf{S}` is
@@ -46,8 +47,8 @@ together. *Proof.* Gaussian mechanisms of sensitivity one and scales
 rounding of floats. So the norms are at most :math:`n` and :math:`m`, exactly, a
 term has a norm of at most :math:`n m`, and sums of integers below
 :math:`2^{53}` are exact in doubles, in any order. The noise is a discrete law
-on the same grid. What the samplers' own errors may add, :math:`2^{-39}` for each
-of :math:`d c` cells, is taken off :math:`\varepsilon`.
+on the same grid. What the samplers' own errors may add, :math:`2^{-39}` for
+each of :math:`d c` cells, is taken off :math:`\varepsilon`.
 """
 import math
 import warnings

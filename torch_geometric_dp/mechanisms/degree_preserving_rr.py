@@ -215,10 +215,12 @@ class DegreePreservingRR(EdgeMechanism):
         """The expected number of pairs in the output, for a graph in which
         :obj:`num_edges` pairs have an edge, as far as degrees are preserved.
         """
-        # What moving the noisy number above zero adds.
+        # What moving the noisy number into its range adds, or takes away.
+        rest = num_pairs(num_nodes) - num_edges
         ratio = math.exp(-1 / self._number_scale)
-        more = ratio**(num_edges + 1) / -math.expm1(-2 / self._number_scale)
-        return min(num_edges + more, float(num_pairs(num_nodes)))
+        width = -math.expm1(-2 / self._number_scale)
+        return num_edges + (ratio**(num_edges + 1) -
+                            ratio**(rest + 1)) / width
 
     def release(self, edges: Pairs, count: int, source: NoiseSource) -> Pairs:
         """Draws a graph over :obj:`count` pairs, :obj:`edges` of which have
@@ -228,19 +230,13 @@ class DegreePreservingRR(EdgeMechanism):
         self.check_degrees(edges, num_nodes)
         targets = self.targets(edges, num_nodes, source.derive('degrees'))
         weights = self.weights(targets)
-        levels, size = _levels(weights), len(edges)
+        levels, thin = _levels(weights), source.derive('thin')
         false = self._false_pairs(levels, source.derive('pairs'))
-        false = false[~contains(edges, false)]
-        # A true pair is kept with (1 - q) T, rounded down.
-        u, v = from_pairs(edges).numpy()
-        coins = source.derive('edges').gather(
-            np.arange(size), np.zeros(size, np.int64), 1, 2)[:, 0]
-        shift = np.maximum(-(levels[u] + levels[v]), 0).astype(np.uint64)
-        kept = (levels[u] > _LOWEST - 1) & (levels[v] > _LOWEST - 1)
-        kept &= coins < np.uint64(self._kept()) >> np.minimum(shift, 63)
-        drawn = np.concatenate([edges[kept], false])
-        stays = self._stays(drawn, weights, levels, source.derive('thin'))
-        return np.sort(drawn[stays])
+        false = np.sort(false[self._stays(false, weights, levels, thin)])
+        true = edges[self._kept(edges, levels, source.derive('edges'))]
+        true = true[self._stays(true, weights, levels, thin)]
+        # A pair with an edge has a coin of its own.
+        return np.sort(np.concatenate([true, false[~contains(edges, false)]]))
 
     def check_degrees(self, edges: Pairs, num_nodes: int) -> None:
         """Raises an error that names a node with more edges than the cap."""
@@ -308,10 +304,19 @@ class DegreePreservingRR(EdgeMechanism):
         weights[some] = np.exp(np.interp(logs, np.log(d), np.log(w)))
         return weights
 
-    def _kept(self) -> int:
+    def _kept(self, edges: Pairs, levels: Pairs,
+              source: NoiseSource) -> NDArray[np.bool_]:
+        # Coins of (1 - q) T, rounded down; T is a power of two.
+        u, v = from_pairs(edges).numpy()
+        coins = source.gather(edges, np.zeros_like(edges), 1, 2)[:, 0]
+        shift = np.maximum(-(levels[u] + levels[v]), 0).astype(np.uint64)
+        drawn: NDArray[np.bool_] = coins < np.uint64(self._limit()) >> shift
+        return drawn & (levels[u] >= _LOWEST) & (levels[v] >= _LOWEST)
+
+    def _limit(self) -> int:
         with localcontext(prec=80):
-            kept = (1 - self._flip) * 2**64
-            return int(kept.to_integral_value(ROUND_FLOOR))
+            limit = (1 - self._flip) * 2**64
+            return int(limit.to_integral_value(ROUND_FLOOR))
 
     def _false_pairs(self, levels: Pairs, source: NoiseSource) -> Pairs:
         # Pairs that a coin of q T picked, in all blocks of two classes.

@@ -178,14 +178,13 @@ def _places(ends: NDArray[np.int64], others: NDArray[np.int64],
 
 
 def _select(store: BaseStorage, columns: Tensor) -> None:
-    for key, value in list(store.items()):
-        if key == 'num_edges':
-            del store[key]
-        elif key == 'edge_index':
-            store[key] = _edge_index(store)[:, columns]
-        elif store.is_edge_attr(key) and isinstance(value, Tensor):
-            dim = store._parent().__cat_dim__(key, value, store)
-            store[key] = value.index_select(dim, columns.to(value.device))
+    fields = [key for key, value in store.items()
+              if isinstance(value, Tensor) and store.is_edge_attr(key)]
+    store['edge_index'] = _edge_index(store)  # Without notes on its order.
+    for key in fields:
+        dim = store._parent().__cat_dim__(key, store[key], store)
+        store[key] = store[key].index_select(dim, columns.to(store[key].device))
+    store.pop('num_edges', None)
 
 
 def _edge_index(store: BaseStorage) -> Any:

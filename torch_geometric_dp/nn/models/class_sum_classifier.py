@@ -40,10 +40,11 @@ class ClassSumClassifier(PrivateModel):
     of gradient descent on the same weights (with momentum, and on clipped
     errors), each of them a sum of the same kind.
 
-    A node's class is predicted from its own row and from what was released: it
-    costs nothing, as long as a prediction goes to the node itself, or its row is
-    no secret to whoever sees the prediction. Edges are never read. The proof
-    stands in :mod:`torch_geometric_dp.mechanisms.class_sums`.
+    A node's class is predicted from its own row and from what was released.
+    That costs nothing, as long as the prediction goes to the node itself: who
+    sees it learns about that node's row, and about nobody else. Edges are never
+    read. The proof stands in
+    :mod:`torch_geometric_dp.mechanisms.class_sums`.
 
     Args:
         in_channels (int): The number of columns of :obj:`x`.
@@ -75,6 +76,9 @@ class ClassSumClassifier(PrivateModel):
         classes = model.fit(data).predict(data)
         model.privacy.epsilon('node')   # 4.0
     """
+    weight: Tensor
+    bias: Tensor
+
     def __init__(self, in_channels: int, num_classes: int, epsilon: float,
                  delta: Optional[float] = None, steps: Optional[int] = None,
                  mask: str = 'train_mask', seed: Optional[int] = None) -> None:
@@ -110,7 +114,7 @@ class ClassSumClassifier(PrivateModel):
         mechanism, source = self._mechanism(steps), self.start()
         node = mask.nonzero().view(-1)
         x = x[node] if x.layout == torch.strided else (
-            x.to_sparse_coo().index_select(0, node))
+            x.to_sparse().index_select(0, node))
         rows, votes = mechanism.rows(x), torch.zeros(len(node),
                                                      self.num_classes)
         if (rows.values() < 0).any():
@@ -183,7 +187,7 @@ def _evidence(x: Tensor) -> Tensor:
     # Each row, scaled such that a row of words has a one for each word. It
     # depends on nothing but the row.
     if x.layout != torch.strided:
-        x = x.to_sparse_coo().coalesce()
+        x = x.to_sparse().coalesce()
         row, zero = x.indices()[0], x.values().new_zeros(x.size(0))
         total = zero.scatter_add(0, row, x.values().abs())
         square = zero.scatter_add(0, row, x.values()**2)

@@ -1,6 +1,5 @@
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Optional
 
@@ -8,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.nn import MLP, GraphSAGE
-from torch_geometric.utils import degree, to_undirected
+from torch_geometric.utils import degree
 
 from torch_geometric_dp.accountant import Guarantee
 from torch_geometric_dp.mechanisms import (
@@ -19,11 +18,10 @@ from torch_geometric_dp.mechanisms import (
 from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
 from torch_geometric_dp.mechanisms.edge_mechanism import EdgeMechanism
 from torch_geometric_dp.nn.aca import ACA
-from torch_geometric_dp.nn.adjacency import distinct_edges
+from torch_geometric_dp.nn.adjacency import distinct_edges, to_csr
 from torch_geometric_dp.nn.models.private_model import PrivateModel
 from torch_geometric_dp.nn.nap import CALIBRATIONS, NAP
 from torch_geometric_dp.nn.tnie import TNIE
-from torch_geometric_dp.noise import NoiseSource
 
 ALLOCATIONS = ('adaptive', 'uniform')
 AGGREGATIONS = ('aca', 'sage')
@@ -143,7 +141,7 @@ class NIPGNN(PrivateModel):
     def reset_parameters(self) -> None:
         """Forgets what was learned, but not what was released and spent."""
         for layer in self.children():
-            layer.reset_parameters()
+            layer.reset_parameters()  # type: ignore[operator]
 
     def fit(self, data: Any) -> 'NIPGNN':
         """Releases a graph in three parts, and trains on them."""
@@ -165,9 +163,9 @@ class NIPGNN(PrivateModel):
         ])
 
         upper = edges[:, edges[0] < edges[1]]
-        released = to_undirected(
-            edge_mechanism(upper, data.num_nodes, source.derive('edges')),
-            num_nodes=data.num_nodes)
+        drawn = edge_mechanism(upper, data.num_nodes, source.derive('edges'))
+        released = distinct_edges(torch.cat([drawn, drawn.flip(0)], dim=1),
+                                  data.num_nodes)
         weight = None
         if self.allocation == 'adaptive':
             weight = self._influence(x, edges, released, data.num_nodes)
@@ -175,7 +173,7 @@ class NIPGNN(PrivateModel):
         labels = response(y, source.derive('labels'), mask)
         # Columns are standardised: they are released, so that is free.
         h = (h - h.mean(dim=0)) / h.std(dim=0).clamp(min=1e-6)
-        self._released = h, released
+        self._released = h, to_csr(released, data.num_nodes, h.dtype)
         self._train(labels, mask)
         return self
 

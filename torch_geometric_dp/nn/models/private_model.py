@@ -100,7 +100,7 @@ class PrivateModel(torch.nn.Module):
             raise ValueError(f"'x' must hold floating point numbers in shape "
                              f"[num_nodes, {columns}] (got {got})")
         values = x if x.layout == torch.strided else (
-            x.to_sparse_coo().coalesce().values())
+            x.to_sparse().coalesce().values())
         if not values.isfinite().all():
             raise ValueError(f"'x' must be finite (got "
                              f"{float(values[~values.isfinite()][0])})")
