@@ -2,9 +2,10 @@
 import argparse
 from pathlib import Path
 
-from benchmarks import features, harness, labels, noise
+from benchmarks import features, harness, labels, layers, noise
 
-SUITES = {'noise': noise, 'labels': labels, 'features': features}
+SUITES = {'noise': noise, 'labels': labels, 'features': features,
+          'layers': layers}
 
 
 def main():

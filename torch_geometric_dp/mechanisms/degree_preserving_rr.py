@@ -71,8 +71,8 @@ not, all nodes get about the mean degree.
 of two. In a block of two classes, coins with one probability :math:`q T`, with
 :math:`T \geq t_{uv}`, are tossed sparsely, and each head stays with probability
 :math:`t_{uv}/T`. Pairs with an edge have coins of their own, with :math:`(1-q)
-T`, and stay with the same probability. Time and memory are those of nodes, edges
-and output.
+T`, and stay with the same probability. Time and memory are those of nodes,
+edges and output.
 
 **On the machine.** Heads have the probability :math:`qT` or a little more (see
 :func:`~torch_geometric_dp.noise.sparse_bernoulli`), and the coins of pairs with
@@ -81,8 +81,8 @@ chance :math:`t_{uv}/T` is the same integer threshold for both. So :math:`P_0
 \geq tq` and :math:`P_1 \leq t(1-q)`, which makes both ratios smaller; and
 :math:`P_1 \geq P_0` still, as :math:`T \geq 2^{-40}` and :math:`\varepsilon_0
 \geq 2^{-20}`. For the pairs, there is no error term. The noise of the degrees
-gives :math:`2^{-39}` of its share for each degree that may change, and that of the
-number :math:`2^{-39}`.
+gives :math:`2^{-39}` of its share for each degree that may change, and that of
+the number :math:`2^{-39}`.
 """
 import math
 from decimal import ROUND_FLOOR, Decimal, localcontext
@@ -311,7 +311,8 @@ class DegreePreservingRR(EdgeMechanism):
         coins = source.gather(edges, np.zeros_like(edges), 1, 2)[:, 0]
         shift = np.maximum(-(levels[u] + levels[v]), 0).astype(np.uint64)
         drawn: NDArray[np.bool_] = coins < np.uint64(self._limit()) >> shift
-        return drawn & (levels[u] >= _LOWEST) & (levels[v] >= _LOWEST)
+        drawn &= (levels[u] >= _LOWEST) & (levels[v] >= _LOWEST)
+        return drawn
 
     def _limit(self) -> int:
         with localcontext(prec=80):
