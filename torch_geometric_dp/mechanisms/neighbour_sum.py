@@ -13,15 +13,14 @@ how exact each sum shall be: its noise has the scale :math:`b / w_u`.
 \|h_u - h'_u\|_p^p)^{1/p}` of neighbouring graphs is at most :math:`c
 \Delta`, with :math:`\Delta^p` from this table:
 
-============  ==============  ==================  ==================
-unit          neighbours      :math:`p = 1`       :math:`p = 2`
-============  ==============  ==================  ==================
-node          add-remove      :math:`D M + T_D`   :math:`D^2 M + T_D`
-node          replace         :math:`2 D M + 2    :math:`4 D^2 M + 4
-                              T_D`                T_D`
-edge          add-remove      :math:`T_2`         :math:`T_2`
-edge          replace         :math:`2 T_2`       :math:`4 M + T_2`
-============  ==============  ==================  ==================
+=====  ===========  =====================  ======================
+unit   neighbours   :math:`p = 1`          :math:`p = 2`
+=====  ===========  =====================  ======================
+node   add-remove   :math:`D M + T_D`      :math:`D^2 M + T_D`
+node   replace      :math:`2 D M + 2 T_D`  :math:`4 D^2 M + 4 T_D`
+edge   add-remove   :math:`T_2`            :math:`T_2`
+edge   replace      :math:`2 T_2`          :math:`4 M + T_2`
+=====  ===========  =====================  ======================
 
 Without weights that is :math:`2D, 4D, 2, 4` and :math:`\sqrt{D^2 + D},
 2\sqrt{D^2 + D}, \sqrt{2}, \sqrt{6}`.

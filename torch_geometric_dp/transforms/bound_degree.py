@@ -19,11 +19,10 @@ its neighbours. ∎
 So what is :math:`\varepsilon`-private for one edge of the graph that is left is
 :math:`3 \varepsilon`-private for one edge of the raw graph. For a node there is
 no such number: a raw node may have any number of edges, and change an edge of
-each of its neighbours. (A greedy choice would keep more edges. But there, one
-edge more can push out another, which lets in a third, and so on through the
-whole graph.) Nobody has a bound for raw graphs and nodes that does without
-another assumption, so the ledger lists this one: that neighbours are compared
-after their degrees were cut.
+each of its neighbours. So the ledger lists an assumption: that neighbours are
+compared after their degrees were cut. (A greedy choice would keep more edges.
+But there, one edge more can push out another, which lets in a third, and so on
+through the whole graph.)
 """
 from typing import Any, Optional
 
