@@ -259,6 +259,9 @@ def test_noise(delta):
         # The fourth moment of a Laplace variable is 6, of a normal one 3.
         spread = (5 if delta is None else 2) / cells.numel()
         assert abs(cells.var() / v - 1) < limit * math.sqrt(spread)
+    # Rows of another scale have other noise.
+    both = torch.stack([error[0::2].flatten(), error[1::2].flatten()])
+    assert abs(torch.corrcoef(both)[0, 1]) < limit / math.sqrt(both.size(1))
     uniform = float(mechanism.variance(d))
     if delta is None:
         assert uniform == pytest.approx(2 * 4.0**2, rel=1e-5)

@@ -60,6 +60,14 @@ def test_hops(x):
         assert torch.allclose(out[:, 3 * hop:3 * hop + 3], h, atol=1e-4)
 
 
+def test_each_hop_has_noise_of_its_own():
+    # Without edges, all that comes out is noise.
+    n, none = 20000, torch.empty(2, 0, dtype=torch.long)
+    one, two = NAP(1.0, 2, hops=2, seed=0)(torch.zeros(n, 1), none).t()
+    limit = stats.norm.isf(FALSE_ALARM / 2) / math.sqrt(n)
+    assert abs(torch.corrcoef(torch.stack([one, two]))[0, 1]) < limit
+
+
 @FORMS
 def test_forms_of_edges(x, form):
     edge_index = ring(12)
