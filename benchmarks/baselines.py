@@ -15,7 +15,7 @@ from benchmarks.training import accuracy
 from torch_geometric_dp.nn import NAP
 from torch_geometric_dp.transforms import BoundDegree
 
-EPOCHS, BATCH, HIDDEN = 15, 256, 64
+EPOCHS, BATCHES, HIDDEN = 15, 8, 64  # Batches in an epoch.
 
 
 def majority(data):
@@ -39,9 +39,7 @@ def gcn(data, seed):
 
 def dp_mlp(data, epsilon, delta, seed):
     """Two dense layers, by DP-SGD."""
-    rows = int(data.train_mask.sum())
-    steps, rate = EPOCHS * max(rows // BATCH, 1), min(BATCH / rows, 1.0)
-    noise = noise_multiplier(epsilon, delta, steps, rate)
+    noise = noise_multiplier(epsilon, delta, EPOCHS * BATCHES)
     x = F.normalize(data.x, dim=1)
     model = _dp_sgd(x, data, noise, seed)
     with torch.no_grad():
@@ -55,9 +53,7 @@ def gap(data, epsilon, delta, seed, max_degree=10, hops=1):
     """
     data = BoundDegree(max_degree)(data.clone())
     sums = NAP(epsilon / 3, max_degree, delta=delta / 10, hops=hops)
-    rows = int(data.train_mask.sum())
-    steps, rate = EPOCHS * max(rows // BATCH, 1), min(BATCH / rows, 1.0)
-    noise = noise_multiplier(epsilon, delta, 2 * steps, rate,
+    noise = noise_multiplier(epsilon, delta, 2 * EPOCHS * BATCHES,
                              sums.guarantee.event[1])
     x = F.normalize(data.x, dim=1)
     encoder = _dp_sgd(x, data, noise, seed)
@@ -80,7 +76,8 @@ def _dp_sgd(x, data, noise, seed):
                                 torch.nn.Linear(HIDDEN, classes))
     loader = DataLoader(TensorDataset(x[data.train_mask],
                                       data.y[data.train_mask]),
-                        batch_size=BATCH)
+                        batch_size=-(-int(data.train_mask.sum()) // BATCHES))
+    assert len(loader) == BATCHES  # What the noise was computed for.
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')  # On secure randomness, and hooks.
@@ -97,7 +94,7 @@ def _dp_sgd(x, data, noise, seed):
 
 
 @lru_cache
-def noise_multiplier(epsilon, delta, steps, rate, gaussian=None):
+def noise_multiplier(epsilon, delta, steps, gaussian=None):
     """The noise of DP-SGD that leaves (epsilon, delta), with or without one
     Gaussian release of a known multiplier beside it.
     """
@@ -107,7 +104,7 @@ def noise_multiplier(epsilon, delta, steps, rate, gaussian=None):
     def loss(noise):
         total = pld.from_gaussian_mechanism(
             noise, value_discretization_interval=step,
-            sampling_prob=rate).self_compose(steps)
+            sampling_prob=1 / BATCHES).self_compose(steps)
         if gaussian is not None:
             total = total.compose(pld.from_gaussian_mechanism(
                 gaussian, value_discretization_interval=step))

@@ -128,7 +128,7 @@ class NIPGNN(PrivateModel):
         channels = self.projection or self.in_channels
         self.nap = NAP(self.epsilons[0], self.max_degree,
                        calibration=calibration, seed=self.seed)
-        self.influence = TNIE(in_channels if calibration == 'paper' else 2, 16)
+        self.influence = TNIE(channels if calibration == 'paper' else 2, 16)
         if aggregation == 'aca':
             self.aca = ACA(self.hops, cached=True)
             self.head = MLP([channels, hidden_channels, num_classes],
@@ -166,10 +166,13 @@ class NIPGNN(PrivateModel):
         drawn = edge_mechanism(upper, data.num_nodes, source.derive('edges'))
         released = distinct_edges(torch.cat([drawn, drawn.flip(0)], dim=1),
                                   data.num_nodes)
-        weight = None
+        if self.projection is not None:
+            x = x @ public_signs(self.in_channels, self.projection).to(x.dtype)
+        x, weight = x.to_dense(), None
         if self.allocation == 'adaptive':
-            weight = self._influence(x, edges, released, data.num_nodes)
-        h = self._sums(x, edges, weight)
+            weight = self._influence(x, edges, released)
+        self.nap.renew()  # Charged above: each fit is a release of its own.
+        h = self.nap(x, edges, weight)
         labels = response(y, source.derive('labels'), mask)
         # Columns are standardised: they are released, so that is free.
         h = (h - h.mean(dim=0)) / h.std(dim=0).clamp(min=1e-6)
@@ -195,22 +198,14 @@ class NIPGNN(PrivateModel):
                              f"be released (got False)")
         return plain, mechanism.guarantee
 
-    def _influence(self, x: Tensor, edges: Tensor, released: Tensor,
-                   num_nodes: int) -> Tensor:
+    def _influence(self, x: Tensor, edges: Tensor,
+                   released: Tensor) -> Tensor:
         if self.calibration == 'paper':  # As published, from private data.
-            public = x.to_dense(), edges
+            public = x, edges
         else:
-            log = degree(released[1], num_nodes).log1p()
+            log = degree(released[1], x.size(0)).log1p()
             public = torch.stack([torch.ones_like(log), log], dim=1), released
         return self.influence.fit(*public, epochs=50).rank(*public)
-
-    def _sums(self, x: Tensor, edges: Tensor,
-              weight: Optional[Tensor]) -> Tensor:
-        if self.projection is not None:
-            x = x @ public_signs(self.in_channels, self.projection).to(x)
-        self.nap.renew()  # Charged above: each fit is a release of its own.
-        out: Tensor = self.nap(x.to_dense(), edges, weight)
-        return out
 
     def _train(self, labels: Tensor, mask: Tensor) -> None:
         optimizer = torch.optim.Adam(self.parameters(), lr=self.lr)
