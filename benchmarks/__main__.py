@@ -8,12 +8,13 @@ from benchmarks import (
     harness,
     hrg,
     labels,
+    layers,
     noise,
     reconstruction,
 )
 
 SUITES = {'noise': noise, 'labels': labels, 'features': features, 'hrg': hrg,
-          'edges': edges, 'reconstruction': reconstruction}
+          'edges': edges, 'reconstruction': reconstruction, 'layers': layers}
 
 
 def main():

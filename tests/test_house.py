@@ -27,7 +27,7 @@ ROOMS = {
     'transforms': {'transforms', 'mechanisms', 'hrg', 'accountant', 'noise'},
     'datasets': {'datasets', 'mechanisms'},
     'explain': {'explain'},
-    'nn': {'nn', 'transforms', 'mechanisms', 'accountant'},
+    'nn': {'nn', 'transforms', 'mechanisms', 'accountant', 'noise'},
 }
 
 

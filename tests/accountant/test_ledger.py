@@ -65,6 +65,15 @@ def test_a_whole_node_by_group_privacy():
     assert books.epsilon('node', max_degree=4) == 5.0
 
 
+def test_a_replaced_node_goes_and_comes():
+    promise = Guarantee(2.0, 'node', 'one node is added or removed')
+    books = ledger(Release(promise, 'Mechanism', ('x', ), 'a'))
+    assert books.epsilon('node') == books.epsilon('edges') == 2.0
+    assert books.epsilon('node', neighbours='replace') == 4.0
+    books = books.spend(release('b', 1.0, 'node'))  # One is replaced there.
+    assert books.epsilon('node', neighbours='replace') == 5.0
+
+
 def test_group_privacy_of_delta():
     guarantee = Guarantee(0.5, 'edges', '', delta=1e-6)
     # The chain of single changes, written out.

@@ -112,5 +112,5 @@ def test_bad_delta(delta):
 
 
 def test_an_epsilon_that_is_too_small():
-    with pytest.raises(ValueError, match="'epsilon' is too small for 3 col"):
+    with pytest.raises(ValueError, match="'epsilon' is too small for 3 cel"):
         Gaussian(1e-13, 3, 1e-9)

@@ -131,6 +131,9 @@ class Release:
         protects = self.guarantee.protects
         if kind == 'node' and protects == 'edges':
             return _edges_of_a_node(max_degree, neighbours)
+        if (kind == protects == 'node' and neighbours == 'replace'
+                and 'replaced' not in self.guarantee.neighbours):
+            return 2  # One goes, and another comes.
         # A node's features, label and edges are part of the node.
         return int(kind == protects or 'node' in (kind, protects))
 

@@ -200,7 +200,8 @@ class PrivacyAccountant:
     def _totals(self) -> list[str]:
         totals = []
         for kind in KINDS[:3]:
-            if any(r.units(kind) for r in self.releases):
+            if any(r.units(kind) and r.guarantee.epsilon > 0
+                   for r in self.releases):
                 delta = self.delta(kind)
                 tail = f', delta = {delta:.3g}' if delta > 0 else ''
                 totals.append(f'{kind}: epsilon = {self.epsilon(kind):g}{tail}')

@@ -1,4 +1,8 @@
 """The mathematics: tensors in, tensors out. Knows no :obj:`Data`."""
+from torch_geometric_dp.mechanisms.class_sums import ClassSums
+from torch_geometric_dp.mechanisms.degree_preserving_rr import (
+    DegreePreservingRR,
+)
 from torch_geometric_dp.mechanisms.duchi import Duchi
 from torch_geometric_dp.mechanisms.duchi_multi import DuchiMulti
 from torch_geometric_dp.mechanisms.edge_rand import EdgeRand
@@ -14,6 +18,10 @@ from torch_geometric_dp.mechanisms.hybrid import Hybrid
 from torch_geometric_dp.mechanisms.lap_graph import LapGraph
 from torch_geometric_dp.mechanisms.laplace import Laplace
 from torch_geometric_dp.mechanisms.multi_bit import MultiBit
+from torch_geometric_dp.mechanisms.neighbour_sum import (
+    NeighbourSum,
+    paper_weights,
+)
 from torch_geometric_dp.mechanisms.piecewise import Piecewise
 from torch_geometric_dp.mechanisms.pm_sub import PMSub
 from torch_geometric_dp.mechanisms.randomized_response import (
@@ -22,6 +30,8 @@ from torch_geometric_dp.mechanisms.randomized_response import (
 from torch_geometric_dp.mechanisms.three_outputs import ThreeOutputs
 
 __all__ = [
+    'ClassSums',
+    'DegreePreservingRR',
     'Duchi',
     'DuchiMulti',
     'EdgeRand',
@@ -34,6 +44,8 @@ __all__ = [
     'LapGraph',
     'Laplace',
     'MultiBit',
+    'NeighbourSum',
+    'paper_weights',
     'Piecewise',
     'PMSub',
     'RandomizedResponse',

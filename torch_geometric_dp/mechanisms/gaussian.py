@@ -103,7 +103,9 @@ class Gaussian(GridNoise):
             raise ValueError(f"'delta' must lie between 0 and 1 (got {delta})")
         self.delta = float(delta)
         #: The noise's scale, in steps.
-        self.sigma = self._calibrate()
+        self.sigma = gaussian_scale(epsilon, self.delta,
+                                    self.steps * math.sqrt(num_features),
+                                    num_features)
         self._law = _law(self.sigma)
 
     @property
@@ -117,27 +119,6 @@ class Gaussian(GridNoise):
         return Guarantee(self.epsilon, 'features',
                          "the features of one node are replaced",
                          delta=self.delta, event=('gaussian', self.multiplier))
-
-    def _calibrate(self) -> float:
-        d, delta = self.num_features, self.delta
-        epsilon = min(self.epsilon, 1e6)  # Noise far below a step is no use.
-        distance = self.steps * math.sqrt(d)
-        r = 0.5 + math.sqrt(2 * (math.log(4 * d) + epsilon + math.log(2) +
-                                 math.log(2.0**30 / delta)))
-
-        def private(sigma: float) -> bool:
-            kappa = d * ((1 + r**2) * (1 / (24 * sigma**2) + 2.0**-47) +
-                         3 * math.exp(-2 * math.pi**2 * sigma**2))
-            if epsilon <= 2 * kappa:
-                return False
-            return gaussian_delta(epsilon - 2 * kappa, sigma / distance) <= (
-                (1 - 2.0**-30) * math.exp(-kappa) * delta)
-
-        if not private(2.0**39):
-            raise ValueError(
-                f"'epsilon' is too small for {d} columns with {self.steps} "
-                f"steps and delta={delta} (got {self.epsilon})")
-        return 1.0 if private(1.0) else _first(private, 1.0, 2.0**39)
 
     def noise(self, rows: int, column: int,
               source: NoiseSource) -> NDArray[np.int64]:
@@ -161,6 +142,37 @@ class Gaussian(GridNoise):
     def __repr__(self) -> str:
         return (f'{self.__class__.__name__}(epsilon={self.epsilon}, '
                 f'delta={self.delta}, num_features={self.num_features})')
+
+
+def gaussian_scale(epsilon: float, delta: float, distance: float,
+                   cells: int) -> float:
+    r"""The scale of discrete Gaussian noise that makes integers
+    :math:`(\varepsilon, \delta)`-private which differ in at most :obj:`cells`
+    places, by a Euclidean distance of at most :obj:`distance`: the theorem
+    above, with :obj:`cells` for :math:`d` and :obj:`distance` for
+    :math:`\Delta`.
+
+    .. code-block:: python
+
+        gaussian_scale(1.0, 1e-5, distance=1e6, cells=1)   # 3730...
+    """
+    most = min(epsilon, 1e6)  # Noise far below a step is no use.
+    r = 0.5 + math.sqrt(2 * (math.log(4 * cells) + most + math.log(2) +
+                             math.log(2.0**30 / delta)))
+
+    def private(sigma: float) -> bool:
+        kappa = cells * ((1 + r**2) * (1 / (24 * sigma**2) + 2.0**-47) +
+                         3 * math.exp(-2 * math.pi**2 * sigma**2))
+        if most <= 2 * kappa:
+            return False
+        return gaussian_delta(most - 2 * kappa, sigma / distance) <= (
+            (1 - 2.0**-30) * math.exp(-kappa) * delta)
+
+    if not private(2.0**39):
+        raise ValueError(
+            f"'epsilon' is too small for {cells} cells at a distance of "
+            f"{distance:g} steps and delta={delta} (got {epsilon})")
+    return 1.0 if private(1.0) else _first(private, 1.0, 2.0**39)
 
 
 def gaussian_delta(epsilon: float, multiplier: float) -> float:

@@ -1,10 +1,17 @@
-"""Layers and losses for graphs that were released under differential privacy.
-"""
+"""Layers and losses for private and for released graphs."""
+from torch_geometric_dp.nn.aca import ACA
 from torch_geometric_dp.nn.forward_corrected_loss import ForwardCorrectedLoss
+from torch_geometric_dp.nn.nap import NAP
+from torch_geometric_dp.nn.nap_conv import NAPConv
 from torch_geometric_dp.nn.proportion_loss import ProportionLoss, metis_bags
+from torch_geometric_dp.nn.tnie import TNIE
 
 __all__ = [
+    'ACA',
     'ForwardCorrectedLoss',
     'metis_bags',
+    'NAP',
+    'NAPConv',
     'ProportionLoss',
+    'TNIE',
 ]

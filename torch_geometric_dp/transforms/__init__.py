@@ -1,4 +1,8 @@
 """Releases of a graph's private fields, as PyG transforms."""
+from torch_geometric_dp.transforms.bound_degree import BoundDegree
+from torch_geometric_dp.transforms.degree_preserving_rr import (
+    DegreePreservingRR,
+)
 from torch_geometric_dp.transforms.discretize import Discretize
 from torch_geometric_dp.transforms.duchi import Duchi
 from torch_geometric_dp.transforms.duchi_multi import DuchiMulti
@@ -22,6 +26,8 @@ from torch_geometric_dp.transforms.reconstruct_labels import ReconstructLabels
 from torch_geometric_dp.transforms.three_outputs import ThreeOutputs
 
 __all__ = [
+    'BoundDegree',
+    'DegreePreservingRR',
     'Discretize',
     'Duchi',
     'DuchiMulti',

@@ -1,8 +1,14 @@
-"""Whole models, to be fitted to a released graph."""
+"""Whole models, with a ledger: :obj:`fit(data)`, :obj:`predict(data)`."""
+from torch_geometric_dp.nn.models.class_sum_classifier import (
+    ClassSumClassifier,
+)
 from torch_geometric_dp.nn.models.label_diffusion import LabelDiffusion
+from torch_geometric_dp.nn.models.nip_gnn import NIPGNN
 from torch_geometric_dp.nn.models.rgnn import RGNN
 
 __all__ = [
+    'ClassSumClassifier',
     'LabelDiffusion',
+    'NIPGNN',
     'RGNN',
 ]
