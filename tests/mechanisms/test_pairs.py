@@ -37,6 +37,14 @@ def test_there_and_back(high, data):
     assert torch.equal(from_pairs(number), nodes)
 
 
+def test_the_largest_pairs():
+    # Their roots have no bits left for a rest.
+    high = torch.arange(MOST_NODES - 1000, MOST_NODES)
+    for low in (torch.zeros_like(high), high - 1):
+        nodes = torch.stack([low, high])
+        assert torch.equal(from_pairs(pair_numbers(nodes)), nodes)
+
+
 def test_directions_repetitions_and_loops():
     edge_index = torch.tensor([[3, 0, 3, 1, 1, 2], [0, 3, 0, 1, 2, 1]])
     for dtype in (torch.long, torch.int, torch.uint8):
