@@ -15,6 +15,7 @@ from torch_geometric_dp.hrg import (
     Dendrogram,
     metis_dendrogram,
     private_weight,
+    random_dendrogram,
 )
 from torch_geometric_dp.mechanisms.checks import check_integer
 from torch_geometric_dp.mechanisms.pairs import (
@@ -212,8 +213,10 @@ class EdgeRR(EdgeTransform):
         weights = [(_PUBLIC_WEIGHT, weight)]
         if self.dendrogram == 'paper':  # In turns, and without the factor 2.
             weights = [(1.0, 0.0), (0.0, 2.0 * weight)]
+        # Starts that are alike would agree before they have converged.
         starts = [metis_dendrogram(edges, num_nodes, seed)
-                  for seed in range(_CHAINS)]
+                  for seed in range(_CHAINS - 1)]
+        starts.append(random_dendrogram(num_nodes, source.derive('start')))
         chains = Chains(starts, weights, source, edges, private.numpy())
         chains.run(self.steps * num_nodes)
         return chains.dendrogram
