@@ -27,7 +27,7 @@ def run():
                         ('GRRFS', lambda m=mechanism, x=x: m(x, source)), {
                             'a loop over the columns':
                             lambda x=x, size=size: loop_release(x, size, 1.0),
-                        }, goals={'a loop over the columns': 15}, repeats=5)
+                        }, goals={'a loop over the columns': 15}, repeats=3)
     graph = released(NODES, EDGES, COLUMNS)
     adjacency = mean_adjacency(graph.edge_index, NODES)
     for output in ('soft', 'hard', 'expectation'):
@@ -38,7 +38,7 @@ def run():
                             'one sparse product a hop':
                             lambda: products(adjacency, graph.x),
                         }, goals={'a loop over the columns': 50,
-                                  'one sparse product a hop': 0.5}, repeats=5)
+                                  'one sparse product a hop': 0.5}, repeats=3)
     return rows
 
 
@@ -69,7 +69,7 @@ def loop_release(x, size, epsilon_x):
     return out
 
 
-def loop(graph, columns=40):
+def loop(graph, columns=20):
     """The plain way to reconstruct, Algorithm 2, on some of the columns."""
     (source, target), _ = add_self_loops(graph.edge_index)
     n, d, m, size = graph.num_nodes, graph.num_features, SAMPLED, 2

@@ -253,7 +253,7 @@ def study(results, args):
     """Figures 2 to 4: one panel each."""
     name = args.graphs[0]
     panels = {
-        'backbone': [(r'$\varepsilon$ of a label', 'log', {
+        'backbone': [('epsilon of a label', 'log', {
             gnn: {ey: variant(name, ey=ey, gnn=gnn) for ey in EPSILONS_Y}
             for gnn in BACKBONES})],
         'alpha': [('weight of the label proportions', 'log', {'RGNN': {
@@ -282,6 +282,7 @@ def study(results, args):
                   for curve, cells in curves.items()}
         plot.intervals(points, ax=ax)
         ax.set(xscale=scale, xlabel=label)
+        ax.set_ylim(max(0, ax.get_ylim()[0]), min(1, ax.get_ylim()[1]))
         ticks = sorted({x for cells in points.values() for x in cells})
         ax.set_xticks(ticks, [f'{x:g}' for x in ticks])
         ax.minorticks_off()
