@@ -25,10 +25,10 @@ from typing import Any, Optional
 import numpy as np
 from torch_geometric.data import Data
 
-from torch_geometric_dp.accountant import Guarantee
+from torch_geometric_dp.accountant import Guarantee, PrivacyAccountant
 from torch_geometric_dp.audit.canaries import TwoGraphs, canaries
 from torch_geometric_dp.audit.distinguisher import Distinguisher
-from torch_geometric_dp.audit.report import AuditReport, split_scores
+from torch_geometric_dp.audit.report import AuditReport
 from torch_geometric_dp.audit.trials import release, run_trials
 from torch_geometric_dp.mechanisms.checks import check_integer
 
@@ -91,7 +91,7 @@ def audit(target: Any, data: Optional[Data] = None,
         raise ValueError("'data' must be given with 'neighbour': two graphs "
                          "are told apart (got one)")
     else:
-        candidates = [TwoGraphs(data, neighbour)]
+        candidates = [TwoGraphs(data, neighbour, promise.protects)]
     if guarantee is None:
         promise = _on_record(target, candidates[0], promise)
     entropy = np.random.SeedSequence(seed)
@@ -106,7 +106,7 @@ def audit(target: Any, data: Optional[Data] = None,
     assert told is not None
     outcomes, coins = run_trials(target, canary, half, entropy.spawn(1)[0],
                                  workers, progress)
-    guesses = told.guess(outcomes)
+    guesses, scores = told.guess(outcomes), told.scores(outcomes)
     return AuditReport(
         target=repr(target), guarantee=promise,
         lower_bound=told.bound(outcomes, coins, confidence),
@@ -114,8 +114,8 @@ def audit(target: Any, data: Optional[Data] = None,
                               max(confidence, 1 - FALSE_ALARM)),
         confidence=confidence, trials=half,
         right=int(((guesses != 0) & ((guesses > 0) == coins)).sum()),
-        guesses=int((guesses != 0).sum()), canary=canary.name, view=told.view,
-        scores=split_scores(told.scores(outcomes), coins))
+        guesses=int((guesses != 0).sum()), sides=canary.sides, view=told.view,
+        scores=(scores[coins], scores[~coins]))
 
 
 def _promise(target: Any, guarantee: Optional[Guarantee]) -> Guarantee:
@@ -129,5 +129,7 @@ def _promise(target: Any, guarantee: Optional[Guarantee]) -> Guarantee:
 def _on_record(target: Any, canary: Any, promise: Guarantee) -> Guarantee:
     # What the ledger says of a release, which may depend on its shape.
     released = release(target, canary.graph(np.ones(1, np.bool_)))
-    entries = getattr(getattr(released, 'privacy', None), 'releases', ())
-    return entries[-1].guarantee if len(entries) == 1 else promise
+    ledger = getattr(released, 'privacy', None)
+    if isinstance(ledger, PrivacyAccountant) and len(ledger.releases) == 1:
+        return ledger.releases[0].guarantee
+    return promise

@@ -36,8 +36,8 @@ _MOST_NUMBERS = 512  # Of a release that is looked at as a whole.
 
 class Canary(ABC):
     """Two neighbouring values of one unit, and what to look at in a release."""
-    #: What the two values are, in words.
-    name: str
+    #: The two values, in words: for heads, and for tails.
+    sides: tuple[str, str]
     #: How many canaries one graph may hold.
     copies: int
 
@@ -60,8 +60,8 @@ class Rows(Canary):
         self.one = one
         self.other = other
         self.mask = mask
-        self.name = (f'{field} = {_short(one.tolist())} against '
-                     f'{_short(other.tolist())}')
+        self.sides = (f'{field} = {_short(one.tolist())}',
+                      f'{field} = {_short(other.tolist())}')
 
     def graph(self, coins: Coins) -> Data:
         """A row for each of the coins."""
@@ -79,7 +79,7 @@ class Rows(Canary):
 
 class EveryPair(Canary):
     """Every pair of a graph has an edge, or has none."""
-    name = 'an edge or none, for every pair of nodes'
+    sides = 'an edge', 'none, in a dense graph'
 
     def __init__(self, num_nodes: int = 100) -> None:
         self.num_nodes = num_nodes
@@ -99,7 +99,7 @@ class LonePairs(Canary):
     """A pair in a group of nodes with no other private edge. Where edges can be
     public, those of the group are: they form a ring.
     """
-    name = 'an edge or none, among nodes without other private edges'
+    sides = 'an edge', 'none, and no other private edge around'
     copies = 64
 
     def __init__(self, private: Optional[str] = None) -> None:
@@ -142,10 +142,9 @@ class Stars(Canary):
         self.replaced = replaced
         self.nodes = 1 + (2 if replaced else 1) * leaves
         self.copies = max(1, 2**14 // self.nodes)
-        words = {'edges': 'an edge or none', 'node': 'a node or none'}[unit]
-        if replaced:
-            words = 'a node or its opposite'
-        self.name = f'{words}, with {leaves} neighbour(s)'
+        self.sides = ('an edge' if unit == 'edges' else
+                      f'a node with {leaves} neighbour(s)',
+                      'its opposite' if replaced else 'none')
 
     def graph(self, coins: Coins) -> Data:
         """A star for each of the coins."""
@@ -164,8 +163,8 @@ class Stars(Canary):
             leaf = leaf + self.leaves * (~heads).long()[:, None]
         else:
             centre = centre[heads]
-        edges = torch.stack(torch.broadcast_tensors(
-            centre[:, None], centre[:, None] + leaf)).view(2, -1)
+        ends = centre[:, None] + leaf
+        edges = torch.stack([centre[:, None].expand_as(ends), ends]).view(2, -1)
         data = _graph(edges, self.nodes * len(coins))
         data.x = x.view(-1, self.row.numel())
         return data
@@ -177,10 +176,10 @@ class Stars(Canary):
 
 class TwoGraphs(Canary):
     """A graph and its neighbour, one release of which is one trial."""
-    name = "the given graph against the given neighbour"
+    sides = "'data'", "'neighbour'"
     copies = 1
 
-    def __init__(self, data: Data, neighbour: Data) -> None:
+    def __init__(self, data: Data, neighbour: Data, unit: str) -> None:
         if data.num_nodes != neighbour.num_nodes:
             raise ValueError(
                 f"'neighbour' must have {data.num_nodes} nodes, like 'data': "
@@ -189,14 +188,34 @@ class TwoGraphs(Canary):
         self.data = data
         self.neighbour = neighbour
         # Which entries of a release have to do with what differs.
-        self._pairs = np.setxor1d(*(_pairs(g) for g in (data, neighbour)))
-        ends = from_pairs(self._pairs).unique()
+        self._pairs = np.setxor1d(_pairs(data), _pairs(neighbour))
         self._rows = {key: _different(data, neighbour, key)
                       for key in ('x', 'y')}
-        self._nodes = torch.cat([ends, *self._rows.values()]).unique()
+        self._check(unit)
+        self._nodes = _distinct(from_pairs(self._pairs).view(-1),
+                                *self._rows.values())
         around = [g.edge_index[1][torch.isin(g.edge_index[0], self._nodes)]
                   for g in (data, neighbour) if g.edge_index is not None]
-        self._heard = torch.cat([self._nodes, *around]).unique()
+        self._heard = _distinct(self._nodes, *around)
+
+    def _check(self, unit: str) -> None:
+        x, y = self._rows.values()
+        counts = {'features': len(x), 'labels': len(y),
+                  'edges': len(self._pairs)}
+        if unit == 'node':  # All that differs must belong to one node.
+            parts = [*from_pairs(self._pairs).t(), *x.view(-1, 1),
+                     *y.view(-1, 1)]
+            shared = set.intersection(*(set(p.tolist()) for p in parts)
+                                      ) if parts else set()
+            good = len(shared) > 0
+        else:
+            good = counts.pop(unit) == 1 and not any(counts.values())
+        if not good:
+            raise ValueError(
+                f"'neighbour' must differ from 'data' in one unit of "
+                f"'{unit}', and in nothing else (got {len(x)} rows of 'x', "
+                f"{len(y)} of 'y' and {len(self._pairs)} pairs of "
+                f"'edge_index')")
 
     def graph(self, coins: Coins) -> Data:
         """The graph, or its neighbour."""
@@ -233,7 +252,7 @@ def canaries(target: Any, guarantee: Guarantee,
     .. code-block:: python
 
         transform = LabelRR(epsilon=1.0, num_classes=3)
-        canaries(transform, transform.guarantee)[0].name   # 'y = 0 against 1'
+        canaries(transform, transform.guarantee)[0].sides   # ('y = 0', 'y = 1')
     """
     if isinstance(target, torch.nn.Module):
         if guarantee.protects in ('node', 'edges'):
@@ -331,8 +350,12 @@ def _different(data: Data, neighbour: Data, key: str) -> Tensor:
     one, other = data.get(key), neighbour.get(key)
     if one is None or other is None:
         return torch.empty(0, dtype=torch.long)
-    rows = (one != other).view(one.size(0), -1).any(dim=1)
+    rows: Tensor = (one != other).view(one.size(0), -1).any(dim=1)
     return rows.nonzero().view(-1)
+
+
+def _distinct(*parts: Tensor) -> Tensor:
+    return torch.from_numpy(np.unique(torch.cat(parts).numpy()))
 
 
 def _array(values: Tensor) -> Array:

@@ -29,6 +29,8 @@ import numpy as np
 
 from torch_geometric_dp.mechanisms.column_mechanism import Array
 
+_TINY = 1e-300  # In the place of zero, which has no logarithm.
+
 
 def lower_limit(successes: Any, trials: Any, risk: float) -> Array:
     r"""A lower limit for the probability of success that is wrong with a
@@ -41,7 +43,7 @@ def lower_limit(successes: Any, trials: Any, risk: float) -> Array:
 
     .. code-block:: python
 
-        float(lower_limit(90, 100, risk=0.01))   # 0.81...
+        float(lower_limit(90, 100, risk=0.01))   # 0.80...
     """
     try:
         from scipy.special import betaincinv
@@ -59,7 +61,8 @@ def epsilon_from_trials(hits: Any, trials: Any, other_hits: Any,
                         other_trials: Any, confidence: float,
                         delta: float = 0.0) -> Array:
     r"""A lower bound on epsilon from independent releases of two neighbours
-    and one set of outputs, by the second theorem above.
+    and one set of outputs, by the second theorem above. If it is negative, it
+    says nothing.
 
     Args:
         hits (int or array): How many releases of one input lay in the set.
@@ -79,4 +82,4 @@ def epsilon_from_trials(hits: Any, trials: Any, other_hits: Any,
     # An upper limit for a probability is a lower one for that of the opposite.
     q = 1 - lower_limit(np.subtract(other_trials, other_hits), other_trials,
                         risk)
-    return np.log(np.maximum(p / q, 1.0))
+    return np.log(np.maximum(p, _TINY) / q)

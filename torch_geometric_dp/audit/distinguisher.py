@@ -3,10 +3,10 @@ r"""Learns to tell the releases of two inputs apart, and when to say nothing.
 Nothing is known of the mechanism. A release is a row of numbers, which are
 looked at in several ways: in narrow and in wide ranges, one by one, as a whole
 row, by their sum, by their norm, and by their lowest bits, which is how noise
-that was added in floating point gives itself away. For each of them, one half of the
-trials says how often a value came from the one input and how often from the
-other: the logarithm of the two, summed over the row, is its score. The other
-half chooses the way to look, and the scores from which on to guess.
+that was added in floating point gives itself away. For each of them, one half
+of the trials says how often a value came from the one input and how often from
+the other: the logarithm of the ratio, summed over the row, is its score. The
+other half chooses the way to look, and the scores from which on to guess.
 
 Whatever is chosen here may be poor, but never wrong: the bound is computed on
 trials that had no part in it.
@@ -43,10 +43,11 @@ class Distinguisher:
     .. code-block:: python
 
         import numpy as np
-        coins = np.arange(1000) % 2 == 0
-        noise = np.random.default_rng(0).laplace(size=(1000, 1))
-        told = Distinguisher(coins[:, None] + noise, coins, confidence=0.99)
-        told.guess(np.array([[3.0], [-3.0]]))   # [ 1 -1]
+        rng = np.random.default_rng(0)
+        coins = rng.random(1000) < 0.5
+        noisy = coins[:, None] + rng.integers(-2, 3, (1000, 1))
+        told = Distinguisher(noisy, coins, confidence=0.99)
+        told.guess(np.array([[3], [-2]]))   # [ 1 -1]
     """
     def __init__(self, outcomes: Array, coins: Coins, confidence: float,
                  delta: float = 0.0) -> None:
@@ -54,7 +55,7 @@ class Distinguisher:
         fit, choose = slice(0, None, 2), slice(1, None, 2)
         self.delta = delta
         #: The bound on the trials of the choice, which is too good to be true.
-        self.promise = -1.0
+        self.promise = -np.inf
         for view in _views(outcomes[fit]):
             table = _Table(view, outcomes[fit], coins[fit])
             scores = table.scores(outcomes[choose])
@@ -82,13 +83,12 @@ class Distinguisher:
         right = int(((guesses != 0) & ((guesses > 0) == coins)).sum())
         wrong = int((guesses != 0).sum()) - right
         if self.delta == 0:
-            return float(epsilon_from_guesses(right, right + wrong,
-                                              confidence))
-        # There, guesses are of one kind: the releases in one set.
-        ours = int(coins.sum() if np.isfinite(self.high) else (~coins).sum())
-        return float(epsilon_from_trials(right, ours, wrong,
-                                         len(coins) - ours, confidence,
-                                         self.delta))
+            bound = epsilon_from_guesses(right, right + wrong, confidence)
+        else:  # Guesses are of one kind: the releases in one set.
+            ours = int((coins == np.isfinite(self.high)).sum())
+            bound = epsilon_from_trials(right, ours, wrong, len(coins) - ours,
+                                        confidence, self.delta)
+        return max(0.0, float(bound))
 
 
 @dataclass(frozen=True)
@@ -97,17 +97,18 @@ class _View:
     edges: Array  # Between coarse ranges of values, for the lowest bits.
 
     def __call__(self, outcomes: Array) -> Array:
+        seen = outcomes
         if self.name == 'the sum':
-            return outcomes.sum(axis=1, keepdims=True)
-        if self.name == 'the norm':
-            return np.abs(outcomes).sum(axis=1, keepdims=True)
-        if self.name == 'whole rows':  # Equal rows have equal numbers.
+            seen = outcomes.sum(axis=1, keepdims=True)
+        elif self.name == 'the norm':
+            seen = np.abs(outcomes).sum(axis=1, keepdims=True)
+        elif self.name == 'whole rows':  # Equal rows have equal numbers.
             weights = np.random.RandomState(0).rand(outcomes.shape[1])
-            return (outcomes * weights).sum(axis=1, keepdims=True)
-        if self.name == 'the lowest bits':
-            return lowest_bit(outcomes) + 4096.0 * np.searchsorted(
+            seen = (outcomes * weights).sum(axis=1, keepdims=True)
+        elif self.name == 'the lowest bits':
+            seen = lowest_bit(outcomes) + 4096.0 * np.searchsorted(
                 self.edges, outcomes)
-        return outcomes
+        return seen
 
 
 def _views(outcomes: Array) -> list[_View]:
@@ -182,7 +183,8 @@ def _log_odds(index: NDArray[np.int64], coins: Coins, count: int) -> Array:
     # What is within the standard error may well be nothing, but adds up.
     error = (ours + others) / np.maximum((ours - others)**2, 1e-9)
     odds: Array = np.log((ours + 0.5) / (others + 0.5))
-    return odds * np.maximum(1 - error, 0.0)
+    odds *= np.maximum(1 - error, 0.0)
+    return odds
 
 
 def _thresholds(scores: Array, coins: Coins, confidence: float,
@@ -204,8 +206,8 @@ def _thresholds(scores: Array, coins: Coins, confidence: float,
         bounds = np.asarray(epsilon_from_guesses(right, right + wrong,
                                                  confidence))
         apart = np.append(places, np.inf)[:, None] > np.append(places, -np.inf)
-        bounds = np.where(apart, bounds, -1.0)
-        i, j = np.unravel_index(int(bounds.argmax()), bounds.shape)
+        bounds = np.where(apart, bounds, -np.inf)
+        i, j = divmod(int(bounds.argmax()), bounds.shape[1])
         best = float(bounds[i, j])
     else:
         up = epsilon_from_trials(high_right, len(ours), high_wrong,

@@ -33,14 +33,14 @@ from typing import Any
 
 import numpy as np
 
-from torch_geometric_dp.audit.clopper_pearson import lower_limit
+from torch_geometric_dp.audit.clopper_pearson import _TINY, lower_limit
 from torch_geometric_dp.mechanisms.column_mechanism import Array
 
 
 def epsilon_from_guesses(right: Any, guesses: Any,
                          confidence: float) -> Array:
     r"""A lower bound on epsilon from guesses of fair coins, by the theorem
-    above.
+    above. If it is negative, it says nothing.
 
     Args:
         right (int or array): How many guesses were right.
@@ -52,4 +52,4 @@ def epsilon_from_guesses(right: Any, guesses: Any,
         float(epsilon_from_guesses(731, 1000, 0.99))   # 0.8...
     """
     p = lower_limit(right, guesses, 1 - confidence)
-    return np.log(np.maximum(p / (1 - p), 1.0))
+    return np.log(np.maximum(p, _TINY) / (1 - p))

@@ -2,8 +2,6 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-import numpy as np
-
 from torch_geometric_dp.accountant import Guarantee
 from torch_geometric_dp.mechanisms.column_mechanism import Array
 
@@ -41,7 +39,7 @@ class AuditReport:
         trials (int): How many trials the bound is from.
         right (int): How many guesses were right.
         guesses (int): How many guesses there were.
-        canary (str): The two inputs that were told apart.
+        sides (tuple of str): The two inputs that were told apart.
         view (str): What they were told apart by.
         scores (tuple, optional): The scores of the trials with one input, and
             of those with the other. (default: :obj:`None`)
@@ -61,7 +59,7 @@ class AuditReport:
     trials: int
     right: int
     guesses: int
-    canary: str
+    sides: tuple[str, str]
     view: str
     scores: Optional[tuple[Array, Array]] = field(default=None, repr=False,
                                                   compare=False)
@@ -104,9 +102,8 @@ class AuditReport:
         """How the scores of the two inputs are spread, and the epsilons."""
         from torch_geometric_dp.plot import _axes
         ax = _axes(ax)
-        for scores, name in zip(self.scores or (), self.canary.split(
-                ' against ' if ' against ' in self.canary else ' or ')):
-            ax.hist(scores, bins=60, alpha=0.6, label=name)
+        for scores, side in zip(self.scores or (), self.sides):
+            ax.hist(scores, bins=60, alpha=0.6, label=side)
         for value, name in ((self.claimed, 'claimed'), (self.proven, 'proven'),
                             (self.lower_bound, 'lower bound')):
             ax.plot([], [], ' ', label=f'{name}: {value:.3g}')
@@ -116,22 +113,19 @@ class AuditReport:
         return ax
 
     def __str__(self) -> str:
-        g, name = self.guarantee, self.target
+        g = self.guarantee
         delta = f', delta {g.delta:g}' if g.delta else ''
         proven = 'nothing' if math.isinf(g.epsilon) else f'{g.epsilon:.4g}'
         return '\n'.join([
-            f'Audit of {name}, {g.protects}{delta}',
+            f'Audit of {self.target}, {g.protects}{delta}',
             f'  claimed      {self.claimed:.4g}',
             f'  proven       {proven}',
             f'  lower bound  {self.lower_bound:.4g} at '
             f'{100 * self.confidence:g}% confidence '
             f'({self.sure_bound:.4g} beyond doubt)',
-            f'  {self.right} of {self.guesses} guesses were right, in '
-            f'{self.trials} trials: {self.canary}; by {self.view}',
+            f'  {self.right} of {self.guesses} guesses were right in '
+            f'{self.trials} trials, by {self.view}: {self.sides[0]}, or '
+            f'{self.sides[1]}',
             f'  {self.verdict}',
         ])
 
-
-def split_scores(scores: Array, coins: Any) -> tuple[Array, Array]:
-    """The scores of the trials with one input, and with the other."""
-    return np.asarray(scores)[coins], np.asarray(scores)[~coins]

@@ -1,6 +1,5 @@
 """Releases canaries, again and again, in as many processes as asked for."""
 import copy
-import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 from torch_geometric.transforms import Compose
+from tqdm import tqdm
 
 from torch_geometric_dp.audit.canaries import Canary
 from torch_geometric_dp.audit.distinguisher import Coins
@@ -26,8 +26,9 @@ def release(target: Any, graph: Data) -> Any:
     if not isinstance(target, torch.nn.Module):
         return target(graph)
     for part in target.modules():
-        if hasattr(part, 'renew'):
-            part.renew()
+        renew: Any = getattr(part, 'renew', None)
+        if renew is not None:
+            renew()
     with torch.no_grad():
         return target(graph.x, graph.edge_index)
 
@@ -39,7 +40,6 @@ def run_trials(target: Any, canary: Canary, trials: int,
     noise that has a seed depend on :obj:`entropy`, and not on the number of
     processes.
     """
-    from tqdm import tqdm
     size = max(canary.copies, _TOGETHER)
     seeds = entropy.spawn(-(-trials // size) + 1)
     coins = np.random.default_rng(seeds[-1]).random(trials) < 0.5
@@ -48,7 +48,7 @@ def run_trials(target: Any, canary: Canary, trials: int,
          int(seed.generate_state(1, np.uint64)[0]))
         for i, seed in enumerate(seeds[:-1])
     ]
-    bar = tqdm(_map(jobs, workers), total=len(jobs), desc=canary.name,
+    bar = tqdm(_map(jobs, workers), total=len(jobs), desc=canary.sides[0],
                disable=not progress)
     return np.concatenate(list(bar)), coins
 
@@ -57,10 +57,9 @@ def _map(jobs: list[Job], workers: int) -> Iterator[Array]:
     if workers == 1 or len(jobs) == 1:
         yield from map(_run, jobs)
         return
-    # New processes: forks of one that has threads may wait for ever.
-    context = multiprocessing.get_context('spawn')
-    with ProcessPoolExecutor(workers, context, torch.set_num_threads,
-                             (1, )) as pool:
+    # One thread each: a fork has no part in a pool of threads.
+    with ProcessPoolExecutor(workers, initializer=torch.set_num_threads,
+                             initargs=(1, )) as pool:
         yield from pool.map(_run, jobs)
 
 

@@ -33,6 +33,7 @@ from functools import singledispatch
 from typing import Any, Optional
 
 import numpy as np
+from numpy.typing import NDArray
 
 from torch_geometric_dp import mechanisms, transforms
 from torch_geometric_dp.audit.canaries import num_features as default_columns
@@ -44,7 +45,7 @@ from torch_geometric_dp.mechanisms.column_mechanism import (
 from torch_geometric_dp.mechanisms.lap_graph import _SCORES
 from torch_geometric_dp.noise import WORD, _board, _laplace_grid
 
-Law = tuple[Array, Array]  # Outputs, and their probabilities.
+Law = tuple[NDArray[Any], Array]  # Outputs, and their probabilities.
 
 _ROUNDING = 1e-12  # Of the logarithms here, and of sums of them.
 _PAIRS = 6  # Of four nodes; a graph is a number of six bits.
@@ -254,7 +255,7 @@ def _laplace_column(mechanism: mechanisms.Laplace,
         return 0.0, ends, float(mechanism.distribution(ends[0], column)[0][0])
     # The scale of the sampler's integers, which is what is drawn.
     t, s = _laplace_grid(mechanism._scale[column])
-    at = np.arange(-1, mechanism.steps + 2)
+    at = np.arange(-1.0, mechanism.steps + 2.0)
     loss = (np.abs(at - mechanism.steps) - np.abs(at)) * (s / t)
     worst = int(loss.argmax())
     return (float(loss[worst]), ends,
