@@ -46,6 +46,13 @@ def test_features():
     assert np.array_equal(out, np.where(COINS[:, None], low, high))
 
 
+def test_what_is_no_number_is_a_value():
+    canary = Rows('x', torch.zeros(3), torch.ones(3))
+    out = canary.outcomes(Data(x=torch.tensor([[torch.nan, torch.inf,
+                                                -torch.inf]])), 1)
+    assert np.isfinite(out).all() and len(np.unique(out)) == 3
+
+
 def test_features_are_never_out_of_bounds():
     # 0.1 is above 0.1 in single precision.
     transform = transforms.Duchi(1.0, (-0.1, 0.1))

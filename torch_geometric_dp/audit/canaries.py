@@ -170,8 +170,8 @@ class Stars(Canary):
         return data
 
     def outcomes(self, released: Any, count: int) -> Array:
-        """What all nodes of the star have got."""
-        return _array(released).reshape(count, -1)
+        """What the nodes of the star have got, the centre first."""
+        return _array(released).reshape(count, -1)[:, :_MOST_NUMBERS]
 
 
 class TwoGraphs(Canary):
@@ -359,7 +359,9 @@ def _distinct(*parts: Tensor) -> Tensor:
 
 
 def _array(values: Tensor) -> Array:
-    array: Array = values.detach().cpu().double().numpy()
+    # Infinity and NaN are values, too, but cannot be added up.
+    array: Array = values.detach().cpu().double().nan_to_num(
+        nan=-1e300, posinf=2e300, neginf=-2e300).numpy()
     return array
 
 
