@@ -101,6 +101,7 @@ def test_edges():
         assert torch.equal(one.edge_index[:, ~one.secret],
                            other.edge_index[:, ~other.secret])
         assert int(abs(one.secret.sum() - other.secret.sum())) == 2
+        assert int(one.secret.sum()) == 2 * COINS.sum()
     assert lone.outcomes(lone.graph(COINS), 5)[:, 1].tolist() == [18, 16, 16,
                                                                   18, 18]
 
@@ -122,6 +123,9 @@ def test_stars_reach_the_sensitivity():
     assert layer_change(edge) == {2.0}
     replaced = Stars(3, torch.tensor([1.0, 0.0]), 'node', replaced=True)
     assert layer_change(replaced) == {12.0}
+    # Of a node that is not there, not even the row is.
+    rows = node.graph(COINS).x.view(5, -1, 2).abs().sum(dim=2)
+    assert rows[:, 0].tolist() == COINS.tolist() and (rows[:, 1:] == 1).all()
     for canary in (node, edge, replaced):
         data = canary.graph(COINS)
         assert data.num_nodes == canary.nodes * 5
@@ -165,13 +169,17 @@ def test_two_graphs(graph):
 def test_graphs_that_are_no_neighbours(graph):
     x = graph.x.clone()
     x[[2, 4]] = 0.0
+    both = torch.arange(12) == 5
     for key, value, unit, message in (
             ('x', x, 'features', r"one unit of 'features'.*got 2 rows of 'x'"),
             ('x', x, 'node', "one unit of 'node'"),
+            ('x', graph.x + both.view(-1, 1), 'labels', "got 1 rows of 'x'"),
             ('x', graph.x, 'features', 'got 0 rows'),
             ('y', (graph.y + 1) % 3, 'features', "12 of 'y'"),
             ('x', graph.x[:-1], 'features', "must have 12 nodes")):
         neighbour = changed(graph, key, value)
+        if unit == 'labels':  # One label, and a row as well.
+            neighbour.y = (neighbour.y + both) % 3
         if 'nodes' in message:
             neighbour = Data(x=value)
         with pytest.raises(ValueError, match=message):
