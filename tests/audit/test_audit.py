@@ -1,0 +1,197 @@
+import math
+
+import pytest
+import torch
+from scipy import stats
+from torch_geometric.data import Data
+from torch_geometric.transforms import BaseTransform, Compose
+
+from tests.audit import broken
+from tests.conftest import FALSE_ALARM
+from torch_geometric_dp import Guarantee, PrivacyBudget, transforms
+from torch_geometric_dp.audit import PrivacyViolation, audit
+from torch_geometric_dp.audit.audit import FALSE_ALARM as ACCUSATION
+
+UNIT = (0.0, 1.0)
+
+BROKEN = {
+    'noise halved': (broken.HalvedLaplace(1.0, UNIT, seed=0), 20_000),
+    'noise halved, Gaussian': (broken.HalvedGaussian(1.0, UNIT, seed=0),
+                               200_000),
+    'noise halved, EdgeRR': (broken.HalvedEdgeRR(1.0, seed=0), 20_000),
+    'a missing factor 2': (broken.MissingFactor(1.0, 4), 20_000),
+    'a scale that depends on the data': (broken.EquationEleven(1.0, 4),
+                                         20_000),
+    'Theorem 1 of RGNN': (broken.TheoremOne(2.0, 2, 2, True, 0), 40_000),
+    'float Laplace': (broken.FloatLaplace(1.0), 20_000),
+    'float Laplace, around zero': (broken.FloatLaplace(1.0, (-1.0, 1.0)),
+                                   20_000),
+    'epsilon not split': (broken.WholeEpsilonForEveryColumn(1.0, UNIT, seed=0),
+                          20_000),
+}
+
+
+@pytest.mark.parametrize('name', BROKEN)
+def test_broken_promises_are_caught(name):
+    target, trials = BROKEN[name]
+    report = audit(target, trials=trials, seed=0)
+    assert report.lower_bound > report.claimed
+    with pytest.raises(PrivacyViolation):
+        report.check()
+
+
+# What is true, and how much of it an audit of 20,000 trials finds.
+HONEST = {
+    'FeatureRR': (transforms.FeatureRR(1.0, UNIT, seed=0), 0.85),
+    'Duchi': (transforms.Duchi(1.0, UNIT, seed=0), 0.85),
+    'DuchiMulti': (transforms.DuchiMulti(1.0, UNIT, seed=0), 0.85),
+    'ThreeOutputs': (transforms.ThreeOutputs(1.0, UNIT, seed=0), 0.85),
+    'Piecewise': (transforms.Piecewise(1.0, UNIT, seed=0), 0.7),
+    'PMSub': (transforms.PMSub(1.0, UNIT, seed=0), 0.7),
+    'Hybrid': (transforms.Hybrid(1.0, UNIT, seed=0), 0.85),
+    'MultiBit': (transforms.MultiBit(1.0, UNIT, seed=0), 0.85),
+    'Laplace': (transforms.Laplace(1.0, UNIT, seed=0), 0.7),
+    'Gaussian': (transforms.Gaussian(1.0, UNIT, seed=0), 0.0),
+    'LabelRR': (transforms.LabelRR(1.0, 5, seed=0), 0.85),
+    'EdgeRand': (transforms.EdgeRand(1.0, seed=0), 0.85),
+    'LapGraph': (transforms.LapGraph(1.0, seed=0), 0.7),
+    'EdgeRR': (transforms.EdgeRR(1.0, seed=0), 0.5),
+    'a sum for nodes': (broken.NeighbourSum(1.0, 4), 0.4),
+    'a sum for edges': (broken.EdgeSum(1.0, 4), 0.7),
+    'sampled columns': (broken.TheoremOne(1.0, 2, 2, False, 0), 0.6),
+}
+
+
+@pytest.mark.parametrize('name', HONEST)
+def test_honest_promises_are_not(name):
+    # A false alarm here has a probability of one in a million.
+    assert ACCUSATION <= FALSE_ALARM
+    target, least = HONEST[name]
+    trials = 6000 if name.startswith(('Edge', 'Lap')) else 20_000
+    report = audit(target, trials=trials, seed=0).check()
+    assert report.claimed == target.epsilon
+    if trials == 20_000:
+        assert report.lower_bound >= least
+    assert report.lower_bound >= report.sure_bound
+
+
+def test_bounds_are_wrong_as_rarely_as_they_say():
+    # Randomised response keeps its promise to the last bit.
+    target = transforms.LabelRR(1.0, 2, seed=0)
+    wrong = sum(audit(target, trials=400, confidence=0.9,
+                      seed=seed).lower_bound > 1 for seed in range(200))
+    assert stats.binomtest(wrong, 200, 0.1,
+                           alternative='greater').pvalue > FALSE_ALARM
+    assert wrong > 0  # At 90%, an honest bound has to dare something.
+
+
+class Noise(BaseTransform):
+    """Tells nothing at all, in many columns, about rows of zeros or ones."""
+    guarantee = Guarantee(0.0, 'features', "one row is replaced")
+    bounds = [0.0] * 60, [1.0] * 60
+
+    def forward(self, data):
+        data.x = torch.randn_like(data.x).round(decimals=3)
+        return data
+
+
+def test_what_was_learned_by_heart_does_not_count():
+    # With so many columns, the trials for learning are told apart by chance.
+    report = audit(Noise(), trials=1000, seed=0)
+    assert report.lower_bound < 0.2 and not report.accused
+
+
+def test_larger_epsilons():
+    for epsilon in (0.2, 4.0):
+        report = audit(transforms.LabelRR(epsilon, 2, seed=0), seed=0).check()
+        assert report.lower_bound > 0.5 * epsilon
+
+
+@pytest.mark.filterwarnings('ignore:the chains have not converged')
+def test_what_is_published_is_read_from_the_ledger():
+    report = audit(broken.TheoremOne(2.0, 2, 2, True, 0), seed=0)
+    assert report.proven == 2.0
+    assert report.claimed == pytest.approx(math.log(1 + math.expm1(2.0) / 2))
+    report = audit(transforms.EdgeRR(1.0, dendrogram='paper', steps=1),
+                   trials=16, seed=0)
+    assert report.claimed == 1.0 and report.proven == math.inf
+
+
+def test_the_shape_of_the_data_counts():
+    data = Data(x=torch.rand(5, 7), y=torch.zeros(5, 3).long())
+    data.privacy_budget = PrivacyBudget(epsilon=0.1)
+    report = audit(transforms.Duchi(1.0, UNIT, seed=0), data, trials=2000,
+                   seed=0)
+    assert 'x = [0.0, 0.0, ...]' in str(report)
+    report = audit(transforms.LabelRR(1.0, 3, seed=0), data, trials=2000,
+                   seed=0)
+    assert 'y = [0, 0, 0]' in str(report)
+    assert data.privacy_budget.remaining('features') == 0.1  # Untouched.
+
+
+def neighbours(graph, unit):
+    other = graph.clone()
+    if unit == 'features':
+        graph.x[3], other.x[3] = 0.0, 1.0
+    elif unit == 'labels':
+        other.y[3] = (graph.y[3] + 1) % 3
+    else:
+        edge = torch.tensor([[3, 9], [9, 3]])
+        other.edge_index = torch.cat([graph.edge_index, edge], dim=1)
+    return graph, other
+
+
+@pytest.mark.parametrize('unit, make', [
+    ('features', lambda e: transforms.FeatureRR(e, UNIT, seed=0)),
+    ('labels', lambda e: transforms.LabelRR(e, 3, seed=0)),
+    ('edges', lambda e: transforms.EdgeRand(e, seed=0)),
+])
+def test_two_graphs(graph, unit, make):
+    data, neighbour = neighbours(graph, unit)
+    honest = make(1.0)
+    audit(honest, data, neighbour, trials=300, seed=0).check()
+    # Less noise, with the same promise.
+    report = audit(make(8.0), data, neighbour, trials=300, seed=0,
+                   guarantee=honest.guarantee)
+    assert report.accused
+
+
+def test_two_graphs_and_a_layer():
+    data = Data(x=torch.eye(2), edge_index=torch.empty(2, 0).long())
+    joined = Data(x=torch.eye(2), edge_index=torch.tensor([[0, 1], [1, 0]]))
+    honest, careless = broken.EdgeSum(2.0, 1), broken.EdgeSum(8.0, 1)
+    assert audit(honest, data, joined, 800, seed=0).check().lower_bound > 0.3
+    assert audit(careless, data, joined, 800, seed=0,
+                 guarantee=honest.guarantee).accused
+
+
+def test_compositions(graph):
+    data, neighbour = neighbours(graph, 'labels')
+    both = Compose([transforms.FeatureRR(1.0, UNIT, seed=0),
+                    transforms.LabelRR(8.0, 3, seed=0)])
+    with pytest.raises(ValueError, match="'guarantee' must be given: Compose"):
+        audit(both, data, neighbour)
+    promise = transforms.LabelRR(1.0, 3).guarantee
+    assert audit(both, data, neighbour, 400, seed=0,
+                 guarantee=promise).accused
+
+
+def test_audits_repeat():
+    one, again = (audit(transforms.LabelRR(1.0, 3, seed=0), trials=2000,
+                        seed=7) for _ in range(2))
+    assert one == again and str(one) == str(again)
+    assert one != audit(transforms.LabelRR(1.0, 3, seed=0), trials=2000, seed=8)
+
+
+def test_bad_arguments(graph):
+    target = transforms.LabelRR(1.0, 3)
+    with pytest.raises(ValueError, match="'confidence' must lie between 0 and "
+                       "1 .got 1.0"):
+        audit(target, confidence=1.0)
+    with pytest.raises(ValueError, match="'trials' must be an integer of at "
+                       "least 8"):
+        audit(target, trials=1)
+    with pytest.raises(ValueError, match="'workers' must be"):
+        audit(target, workers=0)
+    with pytest.raises(ValueError, match="'data' must be given with"):
+        audit(target, neighbour=graph)

@@ -1,0 +1,187 @@
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from tests.audit import broken
+from torch_geometric_dp import transforms
+from torch_geometric_dp.accountant import Guarantee
+from torch_geometric_dp.audit import canaries
+from torch_geometric_dp.audit.canaries import (
+    EveryPair,
+    LonePairs,
+    Rows,
+    Stars,
+    TwoGraphs,
+    num_features,
+)
+from torch_geometric_dp.explain import HeteroScores
+from torch_geometric_dp.mechanisms.pairs import to_pairs
+
+COINS = np.array([True, False, False, True, True])
+
+
+def of(target, data=None):
+    return canaries(target, target.guarantee, data)
+
+
+def differences(canary):
+    """What one coin changes in the raw graph, for each of the coins."""
+    raw = canary.graph(COINS)
+    for i in range(len(COINS)):
+        coins = COINS.copy()
+        coins[i] = ~coins[i]
+        yield i, raw, canary.graph(coins)
+
+
+def test_features():
+    low, high = [-1.0, 0.0, 2.0], [1.0, 5.0, 3.0]
+    pairs = of(transforms.FeatureRR(1.0, (low, high)))
+    assert [pair.one.tolist() for pair in pairs] == [low, [0.0, 0.0, 2.0]]
+    assert all(pair.other.tolist() == high for pair in pairs)
+    assert len(of(transforms.FeatureRR(1.0, (0.0, 1.0)))) == 1
+    for i, one, other in differences(pairs[0]):
+        assert (one.x != other.x).any(dim=1).nonzero().tolist() == [[i]]
+    out = pairs[0].outcomes(pairs[0].graph(COINS), 5)
+    assert np.array_equal(out, np.where(COINS[:, None], low, high))
+
+
+def test_what_is_no_number_is_a_value():
+    canary = Rows('x', torch.zeros(3), torch.ones(3))
+    out = canary.outcomes(Data(x=torch.tensor([[torch.nan, torch.inf,
+                                                -torch.inf]])), 1)
+    assert np.isfinite(out).all() and len(np.unique(out)) == 3
+
+
+def test_features_are_never_out_of_bounds():
+    # 0.1 is above 0.1 in single precision.
+    transform = transforms.Duchi(1.0, (-0.1, 0.1))
+    for canary in of(transform):
+        transform(canary.graph(COINS))
+
+
+def test_numbers_of_columns():
+    assert num_features(transforms.Duchi(1.0, (0.0, 1.0))) == 2
+    assert num_features(transforms.Duchi(1.0, (0.0, 1.0)),
+                        Data(x=torch.rand(3, 7))) == 7
+    assert num_features(transforms.Duchi(1.0, (0.0, [1.0] * 5))) == 5
+    scores = HeteroScores([1.0] * 4, [1.0] * 4, public=True)
+    assert num_features(transforms.Duchi(1.0, (0.0, 1.0), scores)) == 4
+    assert num_features(transforms.MultiBit(1.0, (0.0, 1.0), 3)) == 6
+    assert num_features(broken.TheoremOne(1.0, 3, (2, 3, 4), True, 0)) == 3
+
+
+def test_categories():
+    canary, = of(broken.TheoremOne(1.0, 1, (2, 5), True, 0))
+    assert canary.other.tolist() == [1.0, 4.0]
+
+
+def test_labels():
+    canary, = of(transforms.LabelRR(1.0, 3, mask='train_mask'))
+    data = canary.graph(COINS)
+    assert data.y.tolist() == [0, 1, 1, 0, 0] and data.train_mask.all()
+    assert data.y.dtype == torch.long
+    multi, = of(transforms.LabelRR(1.0, 3), Data(y=torch.zeros(9, 3).long()))
+    assert multi.graph(COINS).y.sum(dim=1).tolist() == [0, 3, 3, 0, 0]
+
+
+def test_edges():
+    dense, lone = of(transforms.EdgeRand(1.0, private='secret'))
+    assert isinstance(dense, EveryPair) and isinstance(lone, LonePairs)
+    for canary in (dense, lone, LonePairs()):
+        for _, one, other in differences(canary):
+            change = np.setxor1d(to_pairs(one.edge_index),
+                                 to_pairs(other.edge_index))
+            assert len(change) == 1 and one.num_nodes == other.num_nodes
+        raw = canary.graph(COINS)
+        assert raw.is_undirected()
+        assert canary.outcomes(raw, 5)[:, 0].tolist() == COINS.tolist()
+    # The change is private, and all that is public stays.
+    for _, one, other in differences(lone):
+        assert torch.equal(one.edge_index[:, ~one.secret],
+                           other.edge_index[:, ~other.secret])
+        assert int(abs(one.secret.sum() - other.secret.sum())) == 2
+        assert int(one.secret.sum()) == 2 * COINS.sum()
+    assert lone.outcomes(lone.graph(COINS), 5)[:, 1].tolist() == [18, 16, 16,
+                                                                  18, 18]
+
+
+def layer_change(canary):
+    """The L1 distance of exact sums over neighbours, for one coin."""
+    def sums(data):
+        return torch.zeros_like(data.x).index_add(
+            0, data.edge_index[1], data.x[data.edge_index[0]])
+
+    return {round(float((sums(one) - sums(other)).abs().sum()), 6)
+            for _, one, other in differences(canary)}
+
+
+def test_stars_reach_the_sensitivity():
+    node, single = of(broken.NeighbourSum(1.0, max_degree=3))
+    assert layer_change(node) == {6.0} and layer_change(single) == {2.0}
+    edge, = of(broken.EdgeSum(1.0, max_degree=3))
+    assert layer_change(edge) == {2.0}
+    replaced = Stars(3, torch.tensor([1.0, 0.0]), 'node', replaced=True)
+    assert layer_change(replaced) == {12.0}
+    # Of a node that is not there, not even the row is.
+    rows = node.graph(COINS).x.view(5, -1, 2).abs().sum(dim=2)
+    assert rows[:, 0].tolist() == COINS.tolist() and (rows[:, 1:] == 1).all()
+    for canary in (node, edge, replaced):
+        data = canary.graph(COINS)
+        assert data.num_nodes == canary.nodes * 5
+        degree = torch.bincount(data.edge_index[0], minlength=data.num_nodes)
+        assert degree.max() == canary.leaves
+        assert canary.outcomes(data.x, 5).shape == (5, 2 * canary.nodes)
+
+
+def test_unknown_targets():
+    class Strange:
+        guarantee = Guarantee(1.0, 'node', "anything")
+
+    with pytest.raises(ValueError, match="'data' and 'neighbour' must be given:"
+                       " no worst pair is known for Strange"):
+        of(Strange())
+    Strange.guarantee = Guarantee(1.0, 'features', "anything")
+    with pytest.raises(ValueError, match="neither 'bounds' nor"):
+        of(Strange())
+
+
+def changed(graph, key, value):
+    other = graph.clone()
+    other[key] = value
+    return other
+
+
+def test_two_graphs(graph):
+    x = graph.x.clone()
+    x[4] = 0.0
+    canary = TwoGraphs(graph, changed(graph, 'x', x), 'features')
+    assert canary.graph(np.array([True])) is graph
+    out = canary.outcomes(graph, 1)
+    assert np.allclose(out, graph.x[4])
+    edges = torch.cat([graph.edge_index, torch.tensor([[0, 5], [5, 0]])], 1)
+    canary = TwoGraphs(graph, changed(graph, 'edge_index', edges), 'edges')
+    assert canary.outcomes(graph, 1).tolist() == [[0, 4, 4, 12]]
+    # A layer: the rows of both nodes, and of those that hear them.
+    assert canary.outcomes(graph.x, 1).shape == (1, 3 * 6)
+
+
+def test_graphs_that_are_no_neighbours(graph):
+    x = graph.x.clone()
+    x[[2, 4]] = 0.0
+    both = torch.arange(12) == 5
+    for key, value, unit, message in (
+            ('x', x, 'features', r"one unit of 'features'.*got 2 rows of 'x'"),
+            ('x', x, 'node', "one unit of 'node'"),
+            ('x', graph.x + both.view(-1, 1), 'labels', "got 1 rows of 'x'"),
+            ('x', graph.x, 'features', 'got 0 rows'),
+            ('y', (graph.y + 1) % 3, 'features', "12 of 'y'"),
+            ('x', graph.x[:-1], 'features', "must have 12 nodes")):
+        neighbour = changed(graph, key, value)
+        if unit == 'labels':  # One label, and a row as well.
+            neighbour.y = (neighbour.y + both) % 3
+        if 'nodes' in message:
+            neighbour = Data(x=value)
+        with pytest.raises(ValueError, match=message):
+            TwoGraphs(graph, neighbour, unit)
+    assert isinstance(Rows('y', torch.tensor(0), torch.tensor(1)).sides, tuple)

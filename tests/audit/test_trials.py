@@ -1,0 +1,93 @@
+import numpy as np
+import torch
+from torch_geometric.data import Data
+from torch_geometric.transforms import Compose
+
+from tests.audit import broken
+from torch_geometric_dp import transforms
+from torch_geometric_dp.audit import trials
+from torch_geometric_dp.audit.canaries import Rows, TwoGraphs, canaries
+from torch_geometric_dp.audit.trials import release, run_trials
+
+
+def run(target, count=600, seed=0, **kwargs):
+    canary = canaries(target, target.guarantee)[0]
+    return run_trials(target, canary, count, np.random.SeedSequence(seed),
+                      **kwargs)
+
+
+def test_seeds():
+    transform = transforms.Laplace(1.0, (0.0, 1.0), seed=0)
+    one, again, other = (run(transform, seed=s) for s in (0, 0, 1))
+    assert np.array_equal(one[0], again[0]) and np.array_equal(one[1], again[1])
+    assert not np.array_equal(one[1], other[1])
+    assert not np.isin(one[0], other[0]).all()
+    # Without one, noise is new.
+    transform = transforms.Laplace(1.0, (0.0, 1.0))
+    assert not np.array_equal(run(transform)[0], run(transform)[0])
+
+
+def test_the_callers_generator_is_left_alone():
+    before = torch.random.get_rng_state()
+    one, again = (run(broken.FloatLaplace(1.0))[0] for _ in range(2))
+    assert torch.equal(before, torch.random.get_rng_state())
+    assert np.array_equal(one, again)
+
+
+def test_no_two_releases_share_their_noise(monkeypatch):
+    # One and the same graph again and again, by many processes.
+    monkeypatch.setattr(trials, '_TOGETHER', 4)
+    transform = transforms.Laplace(1.0, (0.0, 1.0), seed=0)
+    data, neighbour = Data(x=torch.zeros(1, 2)), Data(x=torch.ones(1, 2))
+    canary = TwoGraphs(data, neighbour, 'features')
+    # Also within a composition.
+    for target in (transform, Compose([transform])):
+        out, coins = run_trials(target, canary, 200,
+                                np.random.SeedSequence(0))
+        assert out.shape == (200, 2)
+        # 400 draws from a grid with 65,536 steps in half a unit of scale.
+        assert len(np.unique(out)) > 390
+
+
+def test_two_processes():
+    transform = transforms.Laplace(1.0, (0.0, 1.0), seed=0)
+    canary = Rows('x', torch.zeros(2), torch.ones(2))
+    canary.copies = 100
+    one, two = (run_trials(transform, canary, 600, np.random.SeedSequence(0),
+                           workers) for workers in (1, 2))
+    assert np.array_equal(one[0], two[0]) and np.array_equal(one[1], two[1])
+
+
+def test_progress(capsys):
+    run(transforms.LabelRR(1.0, 2))
+    assert capsys.readouterr().err == ''
+    run(transforms.LabelRR(1.0, 2), progress=True)
+    assert 'y = 0: 100%' in capsys.readouterr().err
+
+
+class Remembers(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.renewed = 0
+
+    def renew(self):
+        self.renewed += 1
+
+    def forward(self, x, edge_index):
+        return 2 * x
+
+
+def test_layers_forget_their_last_release():
+    layer = torch.nn.Sequential(Remembers())
+    layer.forward = lambda x, edge_index: layer[0](x, edge_index)
+    x = torch.ones(2, 1, requires_grad=True)
+    for i in range(3):
+        out = release(layer, Data(x=x, edge_index=torch.empty(2, 0).long()))
+        assert layer[0].renewed == i + 1 and not out.requires_grad
+
+
+def test_nothing_is_charged():
+    transform = transforms.LabelRR(1.0, 2)
+    released = release(transform, canaries(transform, transform.guarantee)[
+        0].graph(np.ones(3, bool)))
+    assert released.privacy.releases[0].graph is None

@@ -1,0 +1,174 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.audit import broken
+from torch_geometric_dp import mechanisms, transforms
+from torch_geometric_dp.audit import (
+    ExactPrivacy,
+    PrivacyViolation,
+    largest_loss,
+    verify_exactly,
+    worst_case,
+)
+from torch_geometric_dp.explain import HeteroScores
+
+COLUMNS = ('Duchi', 'ThreeOutputs', 'Piecewise', 'PMSub', 'Hybrid', 'Laplace',
+           'FeatureRR')
+BOUNDS = ([-1.0, 0.0], [1.0, 5.0])
+
+
+@pytest.mark.parametrize('name', COLUMNS)
+@pytest.mark.parametrize('epsilons', [[0.5, 2.0], [0.0, 1.0]])
+def test_columns(name, epsilons):
+    result = verify_exactly(getattr(mechanisms, name)(epsilons, BOUNDS))
+    assert result.holds and result.unit == 'row'
+    # Tight, column by column.
+    assert result.columns == pytest.approx(epsilons, abs=1e-8)
+    assert result.exact == pytest.approx(sum(epsilons), abs=1e-8)
+    assert result.claimed == sum(epsilons)
+
+
+@settings(max_examples=20)
+@given(st.floats(1e-3, 12), st.integers(2, 60),
+       st.sampled_from(['none', 'unbiased', 'posterior']))
+def test_feature_rr(epsilon, bins, decode):
+    mechanism = mechanisms.FeatureRR(epsilon, bins=bins, decode=decode)
+    result = verify_exactly(mechanism).check()
+    matrix = mechanism.transition_matrix()
+    assert result.exact == pytest.approx(
+        np.log(matrix[:, None] / matrix).max(), rel=1e-9)
+
+
+@pytest.mark.parametrize('epsilon', [0.3, 4.0])
+@pytest.mark.parametrize('d', [1, 2, 3, 4])
+def test_rows_against_their_laws(epsilon, d):
+    for mechanism in (mechanisms.DuchiMulti(epsilon, d),
+                      mechanisms.MultiBit(epsilon, d, num_sampled=1),
+                      mechanisms.MultiBit(epsilon, d, num_sampled=d)):
+        corners = [np.array(row) for row in np.ndindex(*[2] * d)]
+        laws = [mechanism.row_distribution((2.0 * row - 1).tolist())[1]
+                for row in corners]
+        loss = max(np.log(one / other).max() for one in laws for other in laws)
+        result = verify_exactly(mechanism).check()
+        assert result.exact == pytest.approx(loss, abs=1e-9)
+        assert result.exact == pytest.approx(epsilon, abs=1e-5)
+
+
+@pytest.mark.parametrize('epsilon', [0.1, 3.0])
+def test_labels(epsilon):
+    for target in (mechanisms.RandomizedResponse(epsilon, 7),
+                   transforms.LabelRR(epsilon, 7)):
+        result = verify_exactly(target).check()
+        assert result.exact == pytest.approx(epsilon, abs=1e-12)
+        assert result.worst_pair == (0, 1) and result.worst_output == 0
+        assert result.unit == 'label'
+
+
+@pytest.mark.parametrize('epsilon', [0.1, 1.0, 5.0])
+def test_edges(epsilon):
+    for make in (mechanisms.EdgeRand, transforms.EdgeRand, transforms.EdgeRR):
+        result = verify_exactly(make(epsilon)).check()
+        assert result.exact == pytest.approx(epsilon, abs=1e-8)
+        assert result.unit == 'edge'
+    result = verify_exactly(transforms.LapGraph(epsilon, count_share=0.5))
+    assert 0.6 * epsilon < result.check().exact <= epsilon
+
+
+def test_transforms():
+    scores = HeteroScores([1.0, 2.0, 3.0], [1.0, 1.0, 1.0], public=True)
+    result = verify_exactly(transforms.FeatureRR(2.0, (0.0, 1.0),
+                                                 scores=scores))
+    assert len(result.columns) == 3 and result.holds
+    assert result.mechanism.startswith('FeatureRR(epsilon=2.0, bounds=')
+    result = verify_exactly(transforms.Duchi(2.0, (0.0, 1.0)), num_features=5)
+    assert result.columns == pytest.approx([0.4] * 5)
+    result = verify_exactly(transforms.MultiBit(9.0, (0.0, 1.0)))
+    assert result.exact == pytest.approx(9.0)
+
+
+def test_broken_mechanisms():
+    for target in (broken.HalvedLaplace(1.0, (0.0, 1.0)),
+                   broken.WholeEpsilonForEveryColumn(1.0, (0.0, 1.0))):
+        result = verify_exactly(target)
+        assert result.exact == pytest.approx(2.0)
+        assert not result.holds and 'BROKEN' in str(result)
+        with pytest.raises(PrivacyViolation, match='claimed 1, exact 2'):
+            result.check()
+
+
+def test_integers_that_were_rounded_the_wrong_way():
+    # A little less noise than promised, as a careless rounding would do.
+    mechanism = mechanisms.RandomizedResponse(1.0, 3)
+    mechanism._other = int(mechanism._other * (1 - 1e-9))
+    assert not verify_exactly(mechanism).holds
+    mechanism = mechanisms.MultiBit(4.0, 3)
+    mechanism._half += 2**40
+    assert not verify_exactly(mechanism).holds
+    mechanism = mechanisms.DuchiMulti(4.0, 3)
+    mechanism._noise -= 2**40
+    assert not verify_exactly(mechanism).holds
+    mechanism = mechanisms.EdgeRand(4.0)
+    mechanism._flip *= 1 - mechanism._flip / 10**6
+    assert not verify_exactly(mechanism).holds
+    mechanism = mechanisms.LapGraph(4.0)
+    mechanism._tau //= 2
+    assert not verify_exactly(mechanism).holds
+
+
+class Table:
+    epsilon = 1.0
+
+    def inputs(self):
+        return ['a', 'b', 'c']
+
+    def distribution(self, value):
+        laws = {'a': [0.5, 0.5], 'b': [0.25, 0.75], 'c': [0.4, 0.6]}
+        return np.array([0, 1]), np.array(laws[value])
+
+
+def test_any_mechanism_that_lists_its_outputs():
+    result = verify_exactly(Table())
+    assert result.exact == pytest.approx(math.log(2))
+    assert result.worst_pair == ('a', 'b') and result.worst_output == 0
+    assert result.holds
+
+
+def test_outputs_that_one_input_never_has():
+    loss, pair, output = largest_loss([
+        ('a', (np.array([0.0, 1.0]), np.array([0.5, 0.5]))),
+        ('b', (np.array([1.0, 2.0]), np.array([0.5, 0.5]))),
+    ])
+    assert loss == math.inf and pair == ('a', 'b') and output == 0.0
+
+
+def test_equal_outputs_count_as_one():
+    one = np.array([0.0, 0.0, 1.0]), np.array([0.1, 0.4, 0.5])
+    other = np.array([0.0, 0.0, 1.0]), np.array([0.4, 0.1, 0.5])
+    assert largest_loss([('a', one), ('b', other)])[0] == 0.0
+
+
+def test_what_cannot_be_listed():
+    with pytest.raises(TypeError, match="'Gaussian' cannot be verified"):
+        verify_exactly(mechanisms.Gaussian(1.0, 2))
+    with pytest.raises(TypeError, match="dendrogram='joint' cannot"):
+        verify_exactly(transforms.EdgeRR(1.0, dendrogram='joint'))
+    with pytest.raises(TypeError, match="'int' cannot be verified exactly"):
+        verify_exactly(3)
+
+
+def test_one_function_adds_a_mechanism():
+    class Mine:
+        epsilon = 2.0
+
+    @worst_case.register(Mine)
+    def _(mechanism):
+        return ExactPrivacy('Mine()', 'label', mechanism.epsilon, 1.5, (0, 1),
+                            0)
+
+    assert str(verify_exactly(Mine())) == (
+        'Mine(): for one label, claimed 2, exact 1.5: holds. Worst pair: 0 and '
+        '1, told apart by 0')

@@ -1,0 +1,135 @@
+r"""Tries to prove a promise false.
+
+**Theorem.** Whatever the mechanism does, :attr:`AuditReport.lower_bound` is
+larger than its true epsilon with a probability of at most
+:math:`1 - \textrm{confidence}`.
+
+*Proof.* The trials come in two parts, with coins and noise of their own. The
+first part says which canary, which way to look at a release and which
+thresholds to take. Given all of that, the second part is new, and the bound is
+computed on it alone: for :math:`\delta = 0` from guesses
+(:mod:`torch_geometric_dp.audit.one_run`), and for :math:`\delta > 0` from
+independent trials (:mod:`torch_geometric_dp.audit.clopper_pearson`). ∎
+
+In the second case, canaries of one graph count as independent trials, which is
+the case where each node randomises its own data, or where different nodes have
+noise of their own. In the first case, nothing has to be independent but the
+coins.
+
+A bound is a bound: an audit that finds nothing has proven nothing. What is
+proven stands beside each mechanism, and
+:func:`~torch_geometric_dp.audit.verify_exactly` computes it.
+"""
+from typing import Any, Optional
+
+import numpy as np
+from torch_geometric.data import Data
+
+from torch_geometric_dp.accountant import Guarantee, PrivacyAccountant
+from torch_geometric_dp.audit.canaries import TwoGraphs, canaries
+from torch_geometric_dp.audit.distinguisher import Distinguisher
+from torch_geometric_dp.audit.report import AuditReport
+from torch_geometric_dp.audit.trials import release, run_trials
+from torch_geometric_dp.mechanisms.checks import check_integer
+
+#: An accusation is wrong with this probability at the most.
+FALSE_ALARM = 1e-6
+
+
+def audit(target: Any, data: Optional[Data] = None,
+          neighbour: Optional[Data] = None, trials: int = 20_000,
+          confidence: float = 0.99, guarantee: Optional[Guarantee] = None,
+          workers: int = 1, progress: bool = False,
+          seed: Optional[int] = None) -> AuditReport:
+    r"""An empirical lower bound on the epsilon of a transform or a layer, from
+    trying to tell neighbouring inputs apart by what is released.
+
+    Without a :obj:`neighbour`, the worst neighbours that are known are built
+    (see :mod:`torch_geometric_dp.audit.canaries`), thousands of them in one
+    graph, so that an audit takes about a second. Noise is fresh in every
+    release, and nothing is charged to any budget.
+
+    Args:
+        target (callable): A transform, which is given a graph, or a layer,
+            which is given :obj:`x` and :obj:`edge_index`.
+        data (Data, optional): A graph; if there is no :obj:`neighbour`, nothing
+            is used of it but the number of its columns.
+            (default: :obj:`None`)
+        neighbour (Data, optional): A graph that differs from :obj:`data` in one
+            unit. Each release of one of the two is a trial.
+            (default: :obj:`None`)
+        trials (int, optional): How many trials there are, one half of which
+            goes into learning how to tell inputs apart.
+            (default: :obj:`20000`)
+        confidence (float, optional): The probability with which the bound is
+            true. (default: :obj:`0.99`)
+        guarantee (Guarantee, optional): The promise to try; by default, that
+            of the target. (default: :obj:`None`)
+        workers (int, optional): The number of processes. More than one pays
+            where a release takes long, and needs a target that can be pickled.
+            (default: :obj:`1`)
+        progress (bool, optional): If set to :obj:`True`, shows a progress bar.
+            (default: :obj:`False`)
+        seed (int, optional): Makes the coins repeatable, and with them the
+            audit of a target that has a seed itself. (default: :obj:`None`)
+
+    .. code-block:: python
+
+        report = audit(FeatureRR(epsilon=1.0, bounds=(0.0, 1.0)), trials=4000)
+        print(report)
+        report.check()   # raises an error if epsilon is larger than claimed
+    """
+    check_integer('trials', trials, 8)
+    check_integer('workers', workers, 1)
+    if not 0 < confidence < 1:
+        raise ValueError(f"'confidence' must lie between 0 and 1 "
+                         f"(got {confidence})")
+    promise = _promise(target, guarantee)
+    if neighbour is None:
+        candidates = canaries(target, promise, data)
+    elif data is None:
+        raise ValueError("'data' must be given with 'neighbour': two graphs "
+                         "are told apart (got one)")
+    else:
+        candidates = [TwoGraphs(data, neighbour, promise.protects)]
+    if guarantee is None:
+        promise = _on_record(target, candidates[0], promise)
+    entropy = np.random.SeedSequence(seed)
+    half = trials // 2
+    told, canary = None, candidates[0]
+    for candidate in candidates:
+        outcomes, coins = run_trials(target, candidate, trials - half,
+                                     entropy.spawn(1)[0], workers, progress)
+        new = Distinguisher(outcomes, coins, 1 - FALSE_ALARM, promise.delta)
+        if told is None or new.promise > told.promise:
+            told, canary = new, candidate
+    assert told is not None
+    outcomes, coins = run_trials(target, canary, half, entropy.spawn(1)[0],
+                                 workers, progress)
+    guesses, scores = told.guess(outcomes), told.scores(outcomes)
+    return AuditReport(
+        target=repr(target), guarantee=promise,
+        lower_bound=told.bound(outcomes, coins, confidence),
+        sure_bound=told.bound(outcomes, coins,
+                              max(confidence, 1 - FALSE_ALARM)),
+        confidence=confidence, trials=half,
+        right=int(((guesses != 0) & ((guesses > 0) == coins)).sum()),
+        guesses=int((guesses != 0).sum()), sides=canary.sides, view=told.view,
+        scores=(scores[coins], scores[~coins]))
+
+
+def _promise(target: Any, guarantee: Optional[Guarantee]) -> Guarantee:
+    promise = guarantee or getattr(target, 'guarantee', None)
+    if not isinstance(promise, Guarantee):
+        raise ValueError(f"'guarantee' must be given: "
+                         f"{type(target).__name__} has none of its own")
+    return promise
+
+
+def _on_record(target: Any, canary: Any, promise: Guarantee) -> Guarantee:
+    # What the ledger says of a release, which may depend on its shape.
+    released = release(target, canary.graph(np.ones(1, np.bool_)))
+    ledger = getattr(released, 'privacy', None)
+    if isinstance(ledger, PrivacyAccountant) and len(ledger.releases) == 1:
+        return ledger.releases[0].guarantee
+    return promise

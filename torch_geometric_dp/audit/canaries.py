@@ -1,0 +1,371 @@
+r"""Two neighbouring inputs, many times over in one graph.
+
+A canary is a unit of the raw data that a coin sets to one of two neighbouring
+values, chosen so that it is as hard as possible to hide which:
+
+* **features**: a row at the lower bounds, or one at the upper bounds. (Where
+  zero lies between them, zero and the upper bound, too: numbers next to zero
+  have the finest bits, and show best what was done to them.)
+* **labels**: class 0 or class 1; with several labels, none or all of them.
+* **edges**: a pair of nodes in a group of its own that has no other private
+  edge, and every pair of a small graph.
+* **edges** and **nodes** of a layer that sums over neighbours: a pair of nodes
+  that hear each other or do not, and a star whose centre is there or not, with
+  as many leaves as a node may have, and with one leaf.
+
+Canaries of one graph have independent coins, and a change of one coin changes
+one unit. That is all that :mod:`torch_geometric_dp.audit.one_run` asks for.
+"""
+from abc import ABC, abstractmethod
+from typing import Any, Optional
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch_geometric.data import Data
+
+from torch_geometric_dp.accountant import Guarantee
+from torch_geometric_dp.audit.distinguisher import Coins
+from torch_geometric_dp.mechanisms.column_mechanism import Array
+from torch_geometric_dp.mechanisms.pairs import contains, from_pairs, to_pairs
+
+_GROUP = 8  # Nodes around a canary edge.
+_MOST_NUMBERS = 512  # Of a release that is looked at as a whole.
+
+
+class Canary(ABC):
+    """Two neighbouring values of one unit, and what to look at in a release."""
+    #: The two values, in words: for heads, and for tails.
+    sides: tuple[str, str]
+    #: How many canaries one graph may hold.
+    copies: int
+
+    @abstractmethod
+    def graph(self, coins: Coins) -> Data:
+        """A raw graph with a canary for each of the coins."""
+
+    @abstractmethod
+    def outcomes(self, released: Any, count: int) -> Array:
+        """A row of numbers for each of :obj:`count` canaries of a release."""
+
+
+class Rows(Canary):
+    """A row of features, or a label."""
+    copies = 4096
+
+    def __init__(self, field: str, one: Tensor, other: Tensor,
+                 mask: Optional[str] = None) -> None:
+        self.field = field
+        self.one = one
+        self.other = other
+        self.mask = mask
+        self.sides = (f'{field} = {_short(one.tolist())}',
+                      f'{field} = {_short(other.tolist())}')
+
+    def graph(self, coins: Coins) -> Data:
+        """A row for each of the coins."""
+        heads = torch.from_numpy(coins).view(-1, *[1] * self.one.dim())
+        data = Data(num_nodes=len(coins))
+        data[self.field] = torch.where(heads, self.one, self.other)
+        if self.mask is not None:
+            data[self.mask] = torch.ones(len(coins), dtype=torch.bool)
+        return data
+
+    def outcomes(self, released: Any, count: int) -> Array:
+        """The released rows."""
+        return _array(released[self.field]).reshape(count, -1)
+
+
+class EveryPair(Canary):
+    """Every pair of a graph has an edge, or has none."""
+    sides = 'an edge', 'none, in a dense graph'
+
+    def __init__(self, num_nodes: int = 100) -> None:
+        self.num_nodes = num_nodes
+        self.copies = num_nodes * (num_nodes - 1) // 2
+
+    def graph(self, coins: Coins) -> Data:
+        """An edge for each of the coins that shows heads."""
+        return _graph(from_pairs(np.flatnonzero(coins)), self.num_nodes)
+
+    def outcomes(self, released: Any, count: int) -> Array:
+        """Whether there is an edge."""
+        found = contains(to_pairs(released.edge_index), np.arange(count))
+        return found[:, None].astype(float)
+
+
+class LonePairs(Canary):
+    """A pair in a group of nodes with no other private edge. Where edges can be
+    public, those of the group are: they form a ring.
+    """
+    sides = 'an edge', 'none, and no other private edge around'
+    copies = 64
+
+    def __init__(self, private: Optional[str] = None) -> None:
+        self.private = private
+
+    def graph(self, coins: Coins) -> Data:
+        """A group for each of the coins."""
+        first = _GROUP * torch.arange(len(coins))
+        pair = torch.stack([first, first + _GROUP // 2])
+        edges = pair[:, torch.from_numpy(coins)]
+        if self.private is None:
+            return _graph(edges, _GROUP * len(coins))
+        node = torch.arange(_GROUP * len(coins))
+        ring = torch.stack([node, node - node % _GROUP + (node + 1) % _GROUP])
+        data = _graph(torch.cat([edges, ring], dim=1), len(node))
+        secret = torch.arange(data.num_edges // 2) < edges.size(1)
+        data[self.private] = torch.cat([secret, secret])
+        return data
+
+    def outcomes(self, released: Any, count: int) -> Array:
+        """Whether there is an edge, and how many there are in the group."""
+        u, v = _array(released.edge_index).astype(np.int64)
+        inside = u // _GROUP == v // _GROUP
+        group = np.bincount(u[inside] // _GROUP, minlength=count)
+        pair = inside & (u % _GROUP == 0) & (v % _GROUP == _GROUP // 2)
+        found = np.bincount(u[pair] // _GROUP, minlength=count)
+        return np.stack([np.minimum(found, 1), group], axis=1).astype(float)
+
+
+class Stars(Canary):
+    """A node that sends its row to others, and hears theirs, or an empty place.
+    If nodes are replaced, it hears other nodes in the second case. With two
+    nodes whose rows are there in any case, it is an edge.
+    """
+    def __init__(self, leaves: int, row: Tensor, unit: str,
+                 replaced: bool) -> None:
+        self.leaves = leaves
+        self.row = row
+        self.unit = unit
+        self.replaced = replaced
+        self.nodes = 1 + (2 if replaced else 1) * leaves
+        self.copies = max(1, 2**14 // self.nodes)
+        self.sides = ('an edge' if unit == 'edges' else
+                      f'a node with {leaves} neighbour(s)',
+                      'its opposite' if replaced else 'none')
+
+    def graph(self, coins: Coins) -> Data:
+        """A star for each of the coins."""
+        heads = torch.from_numpy(coins)
+        sign = torch.ones(self.nodes, 1)
+        if self.replaced:
+            sign[1 + self.leaves:] = -1.0
+        x = (sign * self.row).repeat(len(coins), 1, 1)
+        if self.replaced:
+            x[~heads, 0] *= -1.0
+        elif self.unit == 'node':
+            x[~heads, 0] = 0.0
+        centre = self.nodes * torch.arange(len(coins))
+        leaf = 1 + torch.arange(self.leaves)
+        if self.replaced:
+            leaf = leaf + self.leaves * (~heads).long()[:, None]
+        else:
+            centre = centre[heads]
+        ends = centre[:, None] + leaf
+        edges = torch.stack([centre[:, None].expand_as(ends), ends]).view(2, -1)
+        data = _graph(edges, self.nodes * len(coins))
+        data.x = x.view(-1, self.row.numel())
+        return data
+
+    def outcomes(self, released: Any, count: int) -> Array:
+        """What the nodes of the star have got, the centre first."""
+        return _array(released).reshape(count, -1)[:, :_MOST_NUMBERS]
+
+
+class TwoGraphs(Canary):
+    """A graph and its neighbour, one release of which is one trial."""
+    sides = "'data'", "'neighbour'"
+    copies = 1
+
+    def __init__(self, data: Data, neighbour: Data, unit: str) -> None:
+        if data.num_nodes != neighbour.num_nodes:
+            raise ValueError(
+                f"'neighbour' must have {data.num_nodes} nodes, like 'data': "
+                f"the number of nodes is public, and a node that goes leaves "
+                f"an empty place (got {neighbour.num_nodes})")
+        self.data = data
+        self.neighbour = neighbour
+        # Which entries of a release have to do with what differs.
+        self._pairs = np.setxor1d(_pairs(data), _pairs(neighbour))
+        self._rows = {key: _different(data, neighbour, key)
+                      for key in ('x', 'y')}
+        self._check(unit)
+        self._nodes = _distinct(from_pairs(self._pairs).view(-1),
+                                *self._rows.values())
+        around = [g.edge_index[1][torch.isin(g.edge_index[0], self._nodes)]
+                  for g in (data, neighbour) if g.edge_index is not None]
+        self._heard = _distinct(self._nodes, *around)
+
+    def _check(self, unit: str) -> None:
+        x, y = self._rows.values()
+        counts = {'features': len(x), 'labels': len(y),
+                  'edges': len(self._pairs)}
+        if unit == 'node':  # All that differs must belong to one node.
+            parts = [*from_pairs(self._pairs).t(), *x.view(-1, 1),
+                     *y.view(-1, 1)]
+            shared = set.intersection(*(set(p.tolist()) for p in parts)
+                                      ) if parts else set()
+            good = len(shared) > 0
+        else:
+            good = counts.pop(unit) == 1 and not any(counts.values())
+        if not good:
+            raise ValueError(
+                f"'neighbour' must differ from 'data' in one unit of "
+                f"'{unit}', and in nothing else (got {len(x)} rows of 'x', "
+                f"{len(y)} of 'y' and {len(self._pairs)} pairs of "
+                f"'edge_index')")
+
+    def graph(self, coins: Coins) -> Data:
+        """The graph, or its neighbour."""
+        return self.data if coins[0] else self.neighbour
+
+    def outcomes(self, released: Any, count: int) -> Array:
+        """What is released where the two graphs differ, and around."""
+        if isinstance(released, Tensor):
+            rows = _array(released[self._heard]).reshape(1, -1)
+            return rows[:, :_MOST_NUMBERS]
+        parts = [_array(released[key][rows]).ravel()
+                 for key, rows in self._rows.items() if len(rows)]
+        if len(self._pairs):
+            pairs = to_pairs(released.edge_index)
+            degree = torch.bincount(released.edge_index.view(-1).cpu(),
+                                    minlength=released.num_nodes)
+            parts += [contains(pairs, self._pairs).astype(float),
+                      _array(degree[self._nodes]), np.array([len(pairs)])]
+        return np.concatenate(parts)[None, :_MOST_NUMBERS].astype(float)
+
+
+def canaries(target: Any, guarantee: Guarantee,
+             data: Optional[Data] = None) -> list[Canary]:
+    r"""The worst pairs of neighbours that are known for what a transform or a
+    layer protects. They are public: nothing of :obj:`data` is used but the
+    number of its columns.
+
+    Args:
+        target (callable): The transform or layer.
+        guarantee (Guarantee): What it promises.
+        data (Data, optional): A graph of the kind that will be released.
+            (default: :obj:`None`)
+
+    .. code-block:: python
+
+        transform = LabelRR(epsilon=1.0, num_classes=3)
+        canaries(transform, transform.guarantee)[0].sides   # ('y = 0', 'y = 1')
+    """
+    if isinstance(target, torch.nn.Module):
+        if guarantee.protects in ('node', 'edges'):
+            return _stars(target, guarantee.protects, data)
+    elif guarantee.protects == 'features':
+        return _rows(target, data)
+    elif guarantee.protects == 'labels' and hasattr(target, 'num_classes'):
+        return [_labels(target, data)]
+    elif guarantee.protects == 'edges':
+        return [EveryPair(), LonePairs(getattr(target, 'private', None))]
+    raise ValueError(
+        f"'data' and 'neighbour' must be given: no worst pair is known for "
+        f"{type(target).__name__}, which protects '{guarantee.protects}'")
+
+
+def num_features(target: Any, data: Optional[Data] = None) -> int:
+    """The number of columns that a transform of features is tried with."""
+    if data is not None and data.x is not None:
+        return int(data.x.size(1))
+    if getattr(target, 'scores', None) is not None:
+        return int(target.scores.theta().numel())
+    for name in ('bounds', 'domain_sizes'):
+        value = getattr(target, name, None)
+        for part in value if name == 'bounds' and value else (value, ):
+            if isinstance(part, (list, tuple)):
+                return len(part)
+    sampled = getattr(target, 'num_sampled', None)
+    # As many that are sampled as not: sampling is part of the trial.
+    return 2 if sampled is None else 2 * sampled
+
+
+def _rows(target: Any, data: Optional[Data]) -> list[Canary]:
+    d = num_features(target, data)
+    if getattr(target, 'domain_sizes', None) is not None:
+        low = torch.zeros(d)
+        high = torch.as_tensor(target.domain_sizes).expand(d) - 1.0
+    elif getattr(target, 'bounds', None) is not None:
+        low, high = (torch.as_tensor(bound, dtype=torch.double).expand(d)
+                     for bound in target.bounds)
+        if ((low.float() >= low) & (high.float() <= high)).all():
+            low, high = low.float(), high.float()
+    else:
+        raise ValueError(f"'data' and 'neighbour' must be given: "
+                         f"{type(target).__name__} has neither 'bounds' nor "
+                         f"'domain_sizes'")
+    out: list[Canary] = [Rows('x', low, high)]
+    middle = torch.minimum(torch.maximum(torch.zeros_like(low), low), high)
+    if not torch.equal(middle, low) and not torch.equal(middle, high):
+        out.append(Rows('x', middle, high))
+    return out
+
+
+def _labels(target: Any, data: Optional[Data]) -> Canary:
+    one, other = torch.tensor(0), torch.tensor(1)
+    if data is not None and data.y is not None and data.y.dim() == 2 and (
+            data.y.size(1) > 1):  # Multi-label.
+        one, other = (value.expand(data.y.size(1)) for value in (one, other))
+    return Rows('y', one, other, getattr(target, 'mask', None))
+
+
+def _stars(target: Any, unit: str, data: Optional[Data]) -> list[Canary]:
+    columns = 2 if data is None or data.x is None else int(data.x.size(1))
+    row = torch.zeros(columns)
+    row[0] = _find(target, 'clip', 1.0)
+    if unit == 'edges':
+        return [Stars(1, row, unit, replaced=False)]
+    most = int(_find(target, 'max_degree', 1))
+    replaced = _find(target, 'neighbours', 'add-remove') == 'replace'
+    return [Stars(leaves, row, unit, replaced)
+            for leaves in sorted({most, 1}, reverse=True)]
+
+
+def _find(target: Any, name: str, default: Any) -> Any:
+    # Of a layer, of its mechanism, or of a layer within.
+    for part in target.modules():
+        for holder in (part, getattr(part, 'mechanism', None)):
+            if getattr(holder, name, None) is not None:
+                return getattr(holder, name)
+    return default
+
+
+def _graph(edges: Tensor, num_nodes: int) -> Data:
+    return Data(edge_index=torch.cat([edges, edges.flip(0)], dim=1),
+                num_nodes=num_nodes)
+
+
+def _pairs(data: Data) -> NDArray[np.int64]:
+    if data.edge_index is None:
+        return np.empty(0, np.int64)
+    return to_pairs(data.edge_index)
+
+
+def _different(data: Data, neighbour: Data, key: str) -> Tensor:
+    # The rows of a field in which two graphs differ.
+    one, other = data.get(key), neighbour.get(key)
+    if one is None or other is None:
+        return torch.empty(0, dtype=torch.long)
+    rows: Tensor = (one != other).view(one.size(0), -1).any(dim=1)
+    return rows.nonzero().view(-1)
+
+
+def _distinct(*parts: Tensor) -> Tensor:
+    return torch.from_numpy(np.unique(torch.cat(parts).numpy()))
+
+
+def _array(values: Tensor) -> Array:
+    # Infinity and NaN are values, too, but cannot be added up.
+    array: Array = values.detach().cpu().double().nan_to_num(
+        nan=-1e300, posinf=2e300, neginf=-2e300).numpy()
+    return array
+
+
+def _short(values: Any) -> str:
+    if not isinstance(values, list) or len(values) < 4:
+        return str(values)
+    return f'[{values[0]}, {values[1]}, ...]'
