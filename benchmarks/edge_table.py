@@ -13,6 +13,7 @@ node's nearest neighbours by its features.
 import argparse
 import json
 import warnings
+from functools import lru_cache
 from pathlib import Path
 
 import matplotlib
@@ -27,32 +28,73 @@ from benchmarks.graphs import planetoid
 from benchmarks.training import accuracy
 from torch_geometric_dp import plot, transforms
 from torch_geometric_dp.datasets import DigitsGraph
+from torch_geometric_dp.nn import NAP
 
 matplotlib.use('Agg')
 
 SHARES, EPSILON = (0.1, 0.3, 0.6, 1.0), 1.0
 EPSILONS, SHARE = (0.5, 1.0, 2.0, 4.0, 8.0), 0.6
+COLUMNS = 32  # Of what NAP sums up.
 FREE = ('all edges', 'no edges', 'public edges only',
         'public edges, neighbours by features')
+MOST_EDGES = 1_000_000  # Beyond, a GCN takes minutes, and learns nothing.
+ONE_SEED = ('EdgeRand', )  # Millions of edges.
+
+
+def sums_over_private_edges(epsilon):
+    """Keeps public edges; private ones serve for one noisy sum over each
+    node's neighbours, of the principal components of the public features, which
+    become further features.
+    """
+    def release(data):
+        layer, out = NAP(epsilon, unit='edge'), data.clone()
+        rows = F.normalize(principal_components(data.x), p=1, dim=1)
+        sums = layer(rows, data.edge_index[:, data.edge_private])
+        out.x = torch.cat([data.x, sums], dim=1)
+        out.edge_index = data.edge_index[:, ~data.edge_private]
+        out.edge_private = data.edge_private[~data.edge_private]
+        out.privacy = layer.privacy
+        return out
+    return release
+
+
+def principal_components(x):
+    """The first columns of the features, turned to their main axes."""
+    x = x - x.mean(dim=0)
+    _, axes = torch.linalg.eigh(x.t() @ x)
+    return x @ axes[:, -COLUMNS:]
+
+
 RELEASES = {
     'EdgeRR': transforms.EdgeRR,
     'EdgeRR, guided': lambda epsilon: transforms.EdgeRR(epsilon, guide='knn'),
     'EdgeRand': lambda epsilon: transforms.EdgeRand(epsilon,
                                                     max_edges=MOST_EDGES),
     'LapGraph': transforms.LapGraph,
+    'DegreePreservingRR': lambda epsilon: transforms.DegreePreservingRR(
+        epsilon, max_edges=MOST_EDGES),
+    'NAP': sums_over_private_edges,
     # Xiao et al. draw the dendrogram from private edges, and keep all blocks.
     'privHRG': lambda epsilon: transforms.EdgeRR(
         epsilon, dendrogram='joint', min_probability=0.0, min_signal=0.0,
         largest_merged=1),
 }
-MOST_EDGES = 1_000_000  # Beyond, a GCN takes minutes, and learns nothing.
-ONE_SEED = ('EdgeRand', )  # Millions of edges.
+
+
+@lru_cache
+def raw(graph):
+    """A graph with edges in both directions, and its nodes' nearest neighbours
+    by features.
+    """
+    data = (DigitsGraph()[0] if graph == 'digits' else
+            planetoid({'cora': 'Cora', 'pubmed': 'PubMed'}[graph]).clone())
+    data.knn = nearest(data.x)
+    return data
 
 
 def load(graph, share, seed):
     """A graph with a random share of private edges, and a split."""
-    data = (DigitsGraph()[0] if graph == 'digits' else
-            planetoid({'cora': 'Cora', 'pubmed': 'PubMed'}[graph]).clone())
+    data = raw(graph).clone()
     generator = torch.Generator().manual_seed(seed)
     up = data.edge_index[0] < data.edge_index[1]
     edge = data.edge_index[:, up]
@@ -88,8 +130,8 @@ def edges_for_free(name, data):
     public = data.edge_index[:, ~data.edge_private]
     if name == 'public edges only':
         return public
-    knn = nearest(data.x)
-    return coalesce(torch.cat([public, knn, knn.flip(0)], dim=1))
+    edges = torch.cat([public, data.knn, data.knn.flip(0)], dim=1)
+    return coalesce(edges)
 
 
 def result(graph, name, share, epsilon, seed):
@@ -102,7 +144,6 @@ def result(graph, name, share, epsilon, seed):
         return accuracy(data, seed), None, None
     if name == 'privHRG':  # Knows no public edges.
         del data.edge_private
-    data.knn = nearest(data.x)
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')  # privHRG does not converge.
         try:
