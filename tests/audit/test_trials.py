@@ -4,8 +4,8 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import Compose
 
 from tests.audit import broken
-from torch_geometric_dp import transforms
-from torch_geometric_dp.audit import trials
+from torch_geometric_dp import Guarantee, PrivacyBudget, transforms
+from torch_geometric_dp.audit import audit, trials
 from torch_geometric_dp.audit.canaries import Rows, TwoGraphs, canaries
 from torch_geometric_dp.audit.trials import release, run_trials
 
@@ -86,8 +86,29 @@ def test_layers_forget_their_last_release():
         assert layer[0].renewed == i + 1 and not out.requires_grad
 
 
-def test_nothing_is_charged():
-    transform = transforms.LabelRR(1.0, 2)
-    released = release(transform, canaries(transform, transform.guarantee)[
-        0].graph(np.ones(3, bool)))
-    assert released.privacy.releases[0].graph is None
+class Charges(Remembers):
+    """A layer with a budget of its own, and no noise."""
+    guarantee = Guarantee(1.0, 'edges', "one edge comes or goes")
+
+    def __init__(self):
+        super().__init__()
+        self.budget = PrivacyBudget(epsilon=1.0)
+
+    def forward(self, x, edge_index):
+        assert self.budget is None
+        return super().forward(x, edge_index)
+
+
+def test_nothing_is_charged(graph):
+    graph.x[3] = 0.0
+    neighbour = graph.clone()
+    neighbour.x[3] = 1.0
+    graph.privacy_budget = PrivacyBudget(epsilon=1.0)
+    transform = transforms.Laplace(1.0, (0.0, 1.0), seed=0)
+    audit(transform, graph, neighbour, trials=60)
+    assert graph.privacy_budget.remaining('features') == 1.0
+    # All noise is new: a release does not stay the same.
+    out, _ = run_trials(transform, TwoGraphs(graph, neighbour, 'features'), 20,
+                        np.random.SeedSequence(0))
+    assert len(np.unique(out[:, 0])) > 15
+    audit(Charges(), trials=60)

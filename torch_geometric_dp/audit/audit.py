@@ -29,7 +29,7 @@ from torch_geometric_dp.accountant import Guarantee, PrivacyAccountant
 from torch_geometric_dp.audit.canaries import TwoGraphs, canaries
 from torch_geometric_dp.audit.distinguisher import Distinguisher
 from torch_geometric_dp.audit.report import AuditReport
-from torch_geometric_dp.audit.trials import release, run_trials
+from torch_geometric_dp.audit.trials import for_trial, release, run_trials
 from torch_geometric_dp.mechanisms.checks import check_integer
 
 #: An accusation is wrong with this probability at the most.
@@ -128,7 +128,7 @@ def _promise(target: Any, guarantee: Optional[Guarantee]) -> Guarantee:
 
 def _on_record(target: Any, canary: Any, promise: Guarantee) -> Guarantee:
     # What the ledger says of a release, which may depend on its shape.
-    released = release(target, canary.graph(np.ones(1, np.bool_)))
+    released = release(for_trial(target, 0), canary.graph(np.ones(1, np.bool_)))
     ledger = getattr(released, 'privacy', None)
     if isinstance(ledger, PrivacyAccountant) and len(ledger.releases) == 1:
         return ledger.releases[0].guarantee

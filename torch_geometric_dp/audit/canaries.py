@@ -16,6 +16,7 @@ values, chosen so that it is as hard as possible to hide which:
 Canaries of one graph have independent coins, and a change of one coin changes
 one unit. That is all that :mod:`torch_geometric_dp.audit.one_run` asks for.
 """
+import copy
 from abc import ABC, abstractmethod
 from typing import Any, Optional
 
@@ -185,8 +186,8 @@ class TwoGraphs(Canary):
                 f"'neighbour' must have {data.num_nodes} nodes, like 'data': "
                 f"the number of nodes is public, and a node that goes leaves "
                 f"an empty place (got {neighbour.num_nodes})")
-        self.data = data
-        self.neighbour = neighbour
+        self.data = _anonymous(data)
+        self.neighbour = _anonymous(neighbour)
         # Which entries of a release have to do with what differs.
         self._pairs = np.setxor1d(_pairs(data), _pairs(neighbour))
         self._rows = {key: _different(data, neighbour, key)
@@ -337,6 +338,15 @@ def _find(target: Any, name: str, default: Any) -> Any:
 def _graph(edges: Tensor, num_nodes: int) -> Data:
     return Data(edge_index=torch.cat([edges, edges.flip(0)], dim=1),
                 num_nodes=num_nodes)
+
+
+def _anonymous(data: Data) -> Data:
+    # Without identity, budget and ledger: all noise is new, and costs nothing.
+    data = copy.copy(data)
+    for key in ('privacy', 'privacy_budget'):
+        if key in data:
+            del data[key]
+    return data
 
 
 def _pairs(data: Data) -> NDArray[np.int64]:

@@ -65,7 +65,7 @@ def _map(jobs: list[Job], workers: int) -> Iterator[Array]:
 
 def _run(job: Job) -> Array:
     target, canary, coins, seed = job
-    target = _reseeded(target, seed)
+    target = for_trial(target, seed)
     out = []
     with torch.random.fork_rng(devices=[]):  # The caller's is left alone.
         torch.manual_seed(seed % 2**63)
@@ -76,8 +76,11 @@ def _run(job: Job) -> Array:
     return np.concatenate(out)
 
 
-def _reseeded(target: Any, seed: int) -> Any:
-    # What has a seed would draw the same noise in every process.
+def for_trial(target: Any, seed: int) -> Any:
+    """A copy of a transform or a layer that charges nothing to its budget, and
+    whose noise, if it has a seed, depends on :obj:`seed`, too: otherwise, it
+    would be the same in every process.
+    """
     target = copy.deepcopy(target)
     parts = [target]
     if isinstance(target, torch.nn.Module):
@@ -85,6 +88,8 @@ def _reseeded(target: Any, seed: int) -> Any:
     elif isinstance(target, Compose):
         parts = target.transforms
     for part in parts:
+        if getattr(part, 'budget', None) is not None:
+            part.budget = None
         if getattr(part, 'seed', None) is not None and hasattr(part, '_source'):
             part._source = part._source.derive('audit', seed)
     return target
