@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import numpy as np
@@ -172,3 +173,19 @@ def test_one_function_adds_a_mechanism():
     assert str(verify_exactly(Mine())) == (
         'Mine(): for one label, claimed 2, exact 1.5: holds. Worst pair: 0 and '
         '1, told apart by 0')
+
+
+@pytest.mark.parametrize('sizes, m', [([2, 3, 2], 1), ([2, 3, 2], 2),
+                                      ([4, 2], 2)])
+def test_grrfs(sizes, m):
+    # Against all pairs of rows, and all outputs.
+    mechanism = mechanisms.GRRFS(1.5, m, sizes)
+    rows = list(itertools.product(*map(range, sizes)))
+    losses = [math.log(mechanism.probability(one, out) /
+                       mechanism.probability(other, out))
+              for one in rows for other in rows for out in rows]
+    result = verify_exactly(mechanism)
+    assert result.exact == pytest.approx(max(losses), abs=1e-12)
+    assert result.holds and result.unit == 'row'
+    transform = transforms.GRRFS.from_paper(0.5, 3, 2)
+    assert verify_exactly(transform).claimed == 1.5

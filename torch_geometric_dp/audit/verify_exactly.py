@@ -295,6 +295,16 @@ def _multi_bit(mechanism: mechanisms.MultiBit) -> ExactPrivacy:
 
 
 @worst_case.register
+def _grrfs(mechanism: mechanisms.GRRFS) -> ExactPrivacy:
+    # Rows that differ everywhere, by the mechanism's theorem.
+    ones, zeros = [1] * mechanism.num_features, [0] * mechanism.num_features
+    loss = _log(mechanism.probability(ones, ones) /
+                mechanism.probability(zeros, ones))
+    return ExactPrivacy(repr(mechanism), 'row', mechanism.epsilon, loss,
+                        (_short(ones), _short(zeros)), _short(ones))
+
+
+@worst_case.register
 def _edge_rand(mechanism: mechanisms.EdgeRand) -> ExactPrivacy:
     # The coins of the sampler, which depend on the number of pairs in the last
     # of 60 bits.

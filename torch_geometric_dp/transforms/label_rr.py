@@ -73,6 +73,11 @@ class LabelRR(PrivateTransform):
         self.keep_unmasked = bool(keep_unmasked)
 
     @property
+    def mechanism(self) -> RandomizedResponse:
+        """The randomised response of one label out of all classes."""
+        return RandomizedResponse(self.epsilon, self.num_classes)
+
+    @property
     def guarantee(self) -> Guarantee:
         """One node's labels, in the local model."""
         assumptions = []
