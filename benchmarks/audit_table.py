@@ -70,8 +70,8 @@ def main():
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--runs', type=int, default=200)
     parser.add_argument('--trials', type=int, default=4000,
-                        help='of each audit of a promise that is kept; a '
-                        'quarter for edges, which take longer')
+                        help='of each audit of a promise that is kept; half '
+                        'of it for edges, which take longer')
     parser.add_argument('--out', type=Path, default=Path('benchmarks/results'))
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -84,7 +84,7 @@ def main():
         rows = results.setdefault(f'honest|{name}', [])
         edges = isinstance(target, EdgeTransform)
         for run in range(len(rows), args.runs):
-            rows.append(measure(target, args.trials // (4 if edges else 1),
+            rows.append(measure(target, args.trials // (2 if edges else 1),
                                 seed=run))
         store.write_text(json.dumps(results, indent=1))
     text = (f'# Audits\n\nMade by `python -m benchmarks.audit_table --runs '
