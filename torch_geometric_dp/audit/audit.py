@@ -1,20 +1,17 @@
 r"""Tries to prove a promise false.
 
-**Theorem.** Whatever the mechanism does, :attr:`AuditReport.lower_bound` is
-larger than its true epsilon with a probability of at most
-:math:`1 - \textrm{confidence}`.
+**Theorem.** :attr:`AuditReport.lower_bound` is larger than the true epsilon
+with a probability of at most :math:`1 - \textrm{confidence}`: for
+:math:`\delta = 0` whatever the mechanism does, and for :math:`\delta > 0` if
+canaries that are released together have noise of their own.
 
 *Proof.* The trials come in two parts, with coins and noise of their own. The
 first part says which canary, which way to look at a release and which
 thresholds to take. Given all of that, the second part is new, and the bound is
-computed on it alone: for :math:`\delta = 0` from guesses
-(:mod:`torch_geometric_dp.audit.one_run`), and for :math:`\delta > 0` from
-independent trials (:mod:`torch_geometric_dp.audit.clopper_pearson`). ∎
-
-In the second case, canaries of one graph count as independent trials, which is
-the case where each node randomises its own data, or where different nodes have
-noise of their own. In the first case, nothing has to be independent but the
-coins.
+computed on it alone: for :math:`\delta = 0` from guesses, which asks for
+nothing but independent coins (:mod:`torch_geometric_dp.audit.one_run`), and for
+:math:`\delta > 0` from independent trials
+(:mod:`torch_geometric_dp.audit.clopper_pearson`). ∎
 
 A bound is a bound: an audit that finds nothing has proven nothing. What is
 proven stands beside each mechanism, and

@@ -82,13 +82,12 @@ class EveryPair(Canary):
     """Every pair of a graph has an edge, or has none."""
     sides = 'an edge', 'none, in a dense graph'
 
-    def __init__(self, num_nodes: int = 100) -> None:
-        self.num_nodes = num_nodes
-        self.copies = num_nodes * (num_nodes - 1) // 2
+    copies = 4950  # Of 100 nodes.
 
     def graph(self, coins: Coins) -> Data:
         """An edge for each of the coins that shows heads."""
-        return _graph(from_pairs(np.flatnonzero(coins)), self.num_nodes)
+        nodes = 1 + int(from_pairs(np.array([len(coins) - 1]))[1])
+        return _graph(from_pairs(np.flatnonzero(coins)), nodes)
 
     def outcomes(self, released: Any, count: int) -> Array:
         """Whether there is an edge."""
