@@ -192,7 +192,7 @@ def shown(rows):
     cell = f'{100 * np.mean(values):.1f}'
     if len(rows) > 1:
         cell += f' ± {100 * plot.interval(values):.1f}'
-    if count[0] is not None:
+    if count[0]:  # NAP releases none.
         alike = [s for s in same if s is not None] or [float('nan')]
         cell += f' ({np.mean(count):.0f}, {np.mean(alike):.2f})'
     return cell
