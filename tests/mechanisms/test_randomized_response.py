@@ -176,3 +176,13 @@ def test_an_epsilon_that_64_bits_cannot_tell_from_zero():
 def test_repr():
     assert repr(RandomizedResponse(1, 3)) == (
         'RandomizedResponse(epsilon=1.0, num_classes=3)')
+
+
+@pytest.mark.parametrize('dtype, most', [
+    (torch.bool, 2), (torch.uint8, 256), (torch.int8, 128),
+    (torch.bfloat16, 257), (torch.half, 2049), (torch.float, 2**24 + 1)])
+def test_types_that_cannot_hold_all_classes(dtype, most):
+    y = torch.tensor([0, 1]).to(dtype)
+    RandomizedResponse(1.0, most).check(y)
+    with pytest.raises(ValueError, match="'values' must have a type that"):
+        RandomizedResponse(1.0, most + 1).check(y)

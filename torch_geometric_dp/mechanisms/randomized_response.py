@@ -91,6 +91,10 @@ class RandomizedResponse:
     def check(self, values: Tensor, name: str = 'values',
               mask: Optional[Tensor] = None) -> None:
         """Raises an error that names the first value outside the domain."""
+        if not _holds(values.dtype, self.num_classes - 1):
+            raise ValueError(f"'{name}' must have a type that holds "
+                             f"{self.num_classes - 1}, the largest class "
+                             f"(got {values.dtype})")
         width = grid(tuple(values.shape))[1]
         flat = _flat(values)
         for start in range(0, flat.size, 8 * BLOCK_WORDS):
@@ -142,6 +146,14 @@ class RandomizedResponse:
     def __repr__(self) -> str:
         return (f'{self.__class__.__name__}(epsilon={self.epsilon}, '
                 f'num_classes={self.num_classes})')
+
+
+def _holds(dtype: torch.dtype, largest: int) -> bool:
+    if dtype == torch.bool:
+        return largest <= 1
+    if dtype.is_floating_point:
+        return largest <= 2 / torch.finfo(dtype).eps
+    return largest <= torch.iinfo(dtype).max
 
 
 def _flat(values: Tensor) -> NDArray[Any]:
