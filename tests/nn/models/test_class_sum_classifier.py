@@ -128,6 +128,8 @@ def test_predicts_from_a_row_of_its_own(words):
     other.y[:] = 0
     other.train_mask[:] = False
     assert model.predict(other)[0] == classes[0]
+    assert torch.allclose(model(other.x)[0], model(words.x)[0], atol=1e-5)
+    assert torch.allclose(model(words.x[:1]), model(words.x)[:1], atol=1e-5)
 
 
 @pytest.mark.parametrize('form', [torch.Tensor.to_sparse,

@@ -92,6 +92,29 @@ def test_predictions_come_from_the_release(rings):
     assert torch.equal(seeded[0].predict(rings), seeded[1].predict(rings))
 
 
+def test_training_sees_what_was_released(rings, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        NIPGNN, '_train',
+        lambda self, labels, mask: seen.append((labels, *self._released)))
+    model = NIPGNN(8, 2, 0.3, 2, seed=0)
+    for _ in range(3):
+        model.fit(rings)
+    raw = rings.edge_index
+    adjacency = torch.zeros(60, 60).index_put_((raw[1], raw[0]),
+                                               torch.ones(raw.size(1)))
+    for labels, _, edges in seen:
+        # Noise at a tenth leaves half of the labels, and no edge to speak of.
+        assert (labels[~rings.train_mask] == -1).all()
+        assert 3 <= (labels != rings.y)[rings.train_mask].sum() <= 27
+        assert not torch.equal(edges.to_dense(), adjacency)
+        assert torch.equal(edges.to_dense(), edges.to_dense().t())
+    # Each fit is a release of its own, in all three parts.
+    for one, two in ((0, 1), (1, 2)):
+        assert not torch.equal(seen[one][0], seen[two][0])
+        assert not torch.equal(seen[one][1], seen[two][1])
+
+
 def test_labels_outside_the_mask_are_never_read(rings):
     outputs = []
     for labels in (rings.y, torch.where(rings.train_mask, rings.y, 99)):
