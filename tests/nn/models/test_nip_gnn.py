@@ -64,6 +64,10 @@ def test_paper_is_a_claim(rings):
     model = NIPGNN(8, 2, 4.0, 2, calibration='paper', epochs=1).fit(rings)
     assert model.privacy.epsilon('node') == math.inf
     assert model.privacy.claimed_epsilon('node') == 4.0
+    # Uniform noise reads no degrees: what is claimed is true.
+    model = NIPGNN(8, 2, 4.0, 2, calibration='paper', allocation='uniform',
+                   epochs=1).fit(rings)
+    assert model.privacy.epsilon('node') == 4.0
 
 
 def test_budget(rings):

@@ -126,8 +126,10 @@ class NIPGNN(PrivateModel):
         self.epochs, self.lr = check_integer('epochs', epochs, 0), float(lr)
 
         channels = self.projection or self.in_channels
+        # The same noise for all is proven, Lemma 1.
         self.nap = NAP(self.epsilons[0], self.max_degree,
-                       calibration=calibration, seed=self.seed)
+                       calibration=calibration if allocation == 'adaptive' else
+                       'proven', seed=self.seed)
         self.influence = TNIE(channels if calibration == 'paper' else 2, 16)
         if aggregation == 'aca':
             self.aca = ACA(self.hops, cached=True)
