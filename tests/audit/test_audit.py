@@ -11,6 +11,7 @@ from tests.conftest import FALSE_ALARM
 from torch_geometric_dp import Guarantee, PrivacyBudget, transforms
 from torch_geometric_dp.audit import PrivacyViolation, audit
 from torch_geometric_dp.audit.audit import FALSE_ALARM as ACCUSATION
+from torch_geometric_dp.nn import NAP
 
 UNIT = (0.0, 1.0)
 
@@ -195,3 +196,23 @@ def test_bad_arguments(graph):
         audit(target, workers=0)
     with pytest.raises(ValueError, match="'data' must be given with"):
         audit(target, neighbour=graph)
+
+
+@pytest.mark.parametrize('published', [
+    transforms.GRRFS.from_paper(1.0, 2, 2, seed=0),
+    NAP(1.0, max_degree=3, calibration='paper', seed=0)])
+def test_published_claims_that_do_not_hold(published):
+    report = audit(published, trials=20_000, seed=0)
+    assert report.claimed < report.proven
+    with pytest.raises(PrivacyViolation):
+        report.check()
+
+
+@pytest.mark.parametrize('target', [
+    transforms.GRRFS(2.0, 2, [2, 3, 5], seed=0),
+    transforms.DegreePreservingRR(2.0, seed=0),
+    NAP(1.0, max_degree=3, seed=0),
+    NAP(1.0, unit='edge', seed=0)])
+def test_layers_and_categories(target):
+    report = audit(target, trials=4000, seed=0).check()
+    assert 0 < report.lower_bound <= report.claimed == report.proven
