@@ -1,6 +1,6 @@
 """HeteroRR's edges end to end: mark, release, train, and count the cost.
 
-    python examples/heterorr_edges.py        # under a minute on two cores
+    python examples/heterorr_edges.py        # a minute or so on two cores
     python examples/heterorr_edges.py --graph cora
 
 A random share of the edges is private. EdgeRR releases these and keeps the
