@@ -1,6 +1,6 @@
 """HeteroRR as a whole: features and private edges released under one budget.
 
-    python examples/heterorr.py                     # about two minutes, two cores
+    python examples/heterorr.py                        # two minutes or so
     python examples/heterorr.py --dataset cora
     python examples/heterorr.py --dataset ppi --seeds 1      # takes hours
 
