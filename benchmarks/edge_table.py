@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch_geometric.utils import coalesce, homophily
 from tqdm import tqdm
 
-from benchmarks.graphs import planetoid
+from benchmarks.graphs import planetoid, split_by_tenths
 from benchmarks.training import accuracy
 from torch_geometric_dp import plot, transforms
 from torch_geometric_dp.datasets import DigitsGraph
@@ -101,12 +101,7 @@ def load(graph, share, seed):
     private = torch.rand(edge.size(1), generator=generator) < share
     data.edge_index = torch.cat([edge, edge.flip(0)], dim=1)
     data.edge_private = torch.cat([private, private])
-    order = torch.randperm(data.num_nodes, generator=generator)
-    tenth = data.num_nodes // 10
-    parts = order[:tenth], order[tenth:2 * tenth], order[2 * tenth:]
-    for name, part in zip(('train_mask', 'val_mask', 'test_mask'), parts):
-        data[name] = torch.zeros(data.num_nodes, dtype=torch.bool)
-        data[name][part] = True
+    split_by_tenths(data, generator)
     return data
 
 

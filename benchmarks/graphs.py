@@ -77,6 +77,18 @@ def cora(seed):
     return _task(data, seed, encoder, None, words[:100].tolist())
 
 
+def split_by_tenths(data, generator):
+    """Masks: a tenth of the nodes for training, a tenth for validation, and all
+    others for testing.
+    """
+    order = torch.randperm(data.num_nodes, generator=generator)
+    tenth = data.num_nodes // 10
+    parts = order[:tenth], order[tenth:2 * tenth], order[2 * tenth:]
+    for name, part in zip(('train_mask', 'val_mask', 'test_mask'), parts):
+        data[name] = torch.zeros(data.num_nodes, dtype=torch.bool)
+        data[name][part] = True
+
+
 def _task(data, seed, make_encoder, bounds, sensitive):
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(data.num_nodes, generator=generator)
@@ -88,12 +100,7 @@ def _task(data, seed, make_encoder, bounds, sensitive):
     if bounds is None:  # What holds 98% of the public values in each column.
         low, high = (public.x.quantile(q, dim=0) for q in (0.01, 0.99))
         bounds = low, torch.maximum(high, low + 1e-3)
-    order = torch.randperm(private.num_nodes, generator=generator)
-    tenth = private.num_nodes // 10
-    parts = order[:tenth], order[tenth:2 * tenth], order[2 * tenth:]
-    for name, part in zip(('train_mask', 'val_mask', 'test_mask'), parts):
-        private[name] = torch.zeros(private.num_nodes, dtype=torch.bool)
-        private[name][part] = True
+    split_by_tenths(private, generator)
     public.train_mask = torch.ones(public.num_nodes, dtype=torch.bool)
     return Task(private, public, bounds, encoder, sensitive, raw)
 
