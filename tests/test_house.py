@@ -119,7 +119,7 @@ def test_docstring_examples_run(room, name, tmp_path, monkeypatch):
 
 
 def test_everything_public_is_exported():
-    for room in ('audit', 'datasets', 'hrg', 'mechanisms', 'nn', 'nn.models',
-                 'transforms'):
+    for room in ('attacks', 'audit', 'datasets', 'hrg', 'mechanisms', 'nn',
+                 'nn.models', 'transforms'):
         module = importlib.import_module(f'torch_geometric_dp.{room}')
         assert list(module.__all__) == sorted(module.__all__, key=str.lower)

@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+
+from torch_geometric_dp.attacks import AttackReport, ScoredReport
+from torch_geometric_dp.attacks.report import scored_numbers
+
+
+def report():
+    return AttackReport('Guess(1)', {'accuracy': 0.75, 'odd': 2.0},
+                        {'accuracy': 0.5}, ('the sun', 'the moon'))
+
+
+def test_says_all():
+    assert str(report()) == (
+        'Guess(1)\n'
+        '  accuracy  0.75 (without the target: 0.5)\n'
+        '  odd       2\n'
+        '  the attacker knew: the sun; the moon')
+    assert report()['odd'] == 2.0
+
+
+def test_bars():
+    pytest.importorskip('matplotlib').use('Agg')
+    ax = report().plot()
+    widths = [bar.get_width() for bar in ax.patches]
+    assert widths[:3] == [0.75, 2.0, 0.5] and np.isnan(widths[3])
+    assert ax.get_title() == 'Guess'
+
+
+def test_scored_numbers_by_counting():
+    rng = np.random.RandomState(0)
+    truth, scores = rng.rand(500) < 0.3, rng.randint(0, 9, 500).astype(float)
+    yes, no = scores[truth], scores[~truth]
+    above = (yes[:, None] > no).mean() + (yes[:, None] == no).mean() / 2
+    numbers = scored_numbers(truth, scores)
+    assert numbers['AUC'] == pytest.approx(above)
+    # The top score is tied between many: one hundredth of the false ones, and
+    # as large a part of the true ones as goes with it.
+    share = 0.01 / (no == 8).mean()
+    assert numbers['TPR at 1% FPR'] == pytest.approx(share * (yes == 8).mean())
+
+
+def test_curve():
+    pytest.importorskip('matplotlib').use('Agg')
+    found = ScoredReport('Guess', {}, {}, (), truth=np.array([True, False]),
+                         scores=np.array([1.0, 0.0]))
+    ax = found.plot()
+    assert ax.get_title() == 'Guess' and ax.get_xscale() == 'log'
+    assert ax.lines[0].get_ydata().tolist() == [0.0, 1.0, 1.0]

@@ -1,0 +1,5 @@
+"""Attacks on released graphs and on models: what one can really find out."""
+from torch_geometric_dp.attacks.attack import Attack
+from torch_geometric_dp.attacks.report import AttackReport, ScoredReport
+
+__all__ = ['Attack', 'AttackReport', 'ScoredReport']
