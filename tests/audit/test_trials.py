@@ -7,7 +7,7 @@ from tests.audit import broken
 from torch_geometric_dp import Guarantee, PrivacyBudget, transforms
 from torch_geometric_dp.audit import audit, trials
 from torch_geometric_dp.audit.canaries import Rows, TwoGraphs, canaries
-from torch_geometric_dp.audit.trials import release, run_trials
+from torch_geometric_dp.audit.trials import processes, release, run_trials
 
 
 def run(target, count=600, seed=0, **kwargs):
@@ -53,8 +53,12 @@ def test_two_processes():
     transform = transforms.Laplace(1.0, (0.0, 1.0), seed=0)
     canary = Rows('x', torch.zeros(2), torch.ones(2))
     canary.copies = 100
-    one, two = (run_trials(transform, canary, 600, np.random.SeedSequence(0),
-                           workers) for workers in (1, 2))
+    results = []
+    for workers in (1, 2):
+        with processes(workers) as apply:
+            results.append(run_trials(transform, canary, 600,
+                                      np.random.SeedSequence(0), apply))
+    one, two = results
     assert np.array_equal(one[0], two[0]) and np.array_equal(one[1], two[1])
 
 

@@ -26,7 +26,12 @@ from torch_geometric_dp.accountant import Guarantee, PrivacyAccountant
 from torch_geometric_dp.audit.canaries import TwoGraphs, canaries
 from torch_geometric_dp.audit.distinguisher import Distinguisher
 from torch_geometric_dp.audit.report import AuditReport
-from torch_geometric_dp.audit.trials import for_trial, release, run_trials
+from torch_geometric_dp.audit.trials import (
+    for_trial,
+    processes,
+    release,
+    run_trials,
+)
 from torch_geometric_dp.mechanisms.checks import check_integer
 
 #: An accusation is wrong with this probability at the most.
@@ -94,15 +99,17 @@ def audit(target: Any, data: Optional[Data] = None,
     entropy = np.random.SeedSequence(seed)
     half = trials // 2
     told, canary = None, candidates[0]
-    for candidate in candidates:
-        outcomes, coins = run_trials(target, candidate, trials - half,
-                                     entropy.spawn(1)[0], workers, progress)
-        new = Distinguisher(outcomes, coins, 1 - FALSE_ALARM, promise.delta)
-        if told is None or new.promise > told.promise:
-            told, canary = new, candidate
-    assert told is not None
-    outcomes, coins = run_trials(target, canary, half, entropy.spawn(1)[0],
-                                 workers, progress)
+    with processes(workers) as apply:
+        for candidate in candidates:
+            outcomes, coins = run_trials(target, candidate, trials - half,
+                                         entropy.spawn(1)[0], apply, progress)
+            new = Distinguisher(outcomes, coins, 1 - FALSE_ALARM,
+                                promise.delta)
+            if told is None or new.promise > told.promise:
+                told, canary = new, candidate
+        assert told is not None
+        outcomes, coins = run_trials(target, canary, half,
+                                     entropy.spawn(1)[0], apply, progress)
     guesses, scores = told.guess(outcomes), told.scores(outcomes)
     return AuditReport(
         target=repr(target), guarantee=promise,

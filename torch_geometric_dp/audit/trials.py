@@ -1,7 +1,8 @@
 """Releases canaries, again and again, in as many processes as asked for."""
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch_geometric_dp.mechanisms.column_mechanism import Array
 _TOGETHER = 256  # Graphs with one canary each that a process does at a time.
 
 Job = tuple[Any, Canary, Coins, int]
+Map = Callable[[Callable[[Job], Array], Iterable[Job]], Iterable[Array]]
 
 
 def release(target: Any, graph: Data) -> Any:
@@ -34,7 +36,7 @@ def release(target: Any, graph: Data) -> Any:
 
 
 def run_trials(target: Any, canary: Canary, trials: int,
-               entropy: np.random.SeedSequence, workers: int = 1,
+               entropy: np.random.SeedSequence, apply: Map = map,
                progress: bool = False) -> tuple[Array, Coins]:
     """What was released for each canary, and what its coin showed. Coins and
     noise that has a seed depend on :obj:`entropy`, and not on the number of
@@ -48,19 +50,21 @@ def run_trials(target: Any, canary: Canary, trials: int,
          int(seed.generate_state(1, np.uint64)[0]))
         for i, seed in enumerate(seeds[:-1])
     ]
-    bar = tqdm(_map(jobs, workers), total=len(jobs), desc=canary.sides[0],
+    bar = tqdm(apply(_run, jobs), total=len(jobs), desc=canary.sides[0],
                disable=not progress)
     return np.concatenate(list(bar)), coins
 
 
-def _map(jobs: list[Job], workers: int) -> Iterator[Array]:
-    if workers == 1 or len(jobs) == 1:
-        yield from map(_run, jobs)
+@contextmanager
+def processes(workers: int) -> Iterator[Map]:
+    """A :func:`map` over so many processes, which start once."""
+    if workers == 1:
+        yield map
         return
     # One thread each: a fork has no part in a pool of threads.
     with ProcessPoolExecutor(workers, initializer=torch.set_num_threads,
                              initargs=(1, )) as pool:
-        yield from pool.map(_run, jobs)
+        yield pool.map
 
 
 def _run(job: Job) -> Array:
