@@ -3,7 +3,6 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from tests.audit import broken
 from torch_geometric_dp import transforms
 from torch_geometric_dp.accountant import Guarantee
 from torch_geometric_dp.audit import canaries
@@ -17,6 +16,7 @@ from torch_geometric_dp.audit.canaries import (
 )
 from torch_geometric_dp.explain import HeteroScores
 from torch_geometric_dp.mechanisms.pairs import to_pairs
+from torch_geometric_dp.nn import NAP
 
 COINS = np.array([True, False, False, True, True])
 
@@ -68,11 +68,11 @@ def test_numbers_of_columns():
     scores = HeteroScores([1.0] * 4, [1.0] * 4, public=True)
     assert num_features(transforms.Duchi(1.0, (0.0, 1.0), scores)) == 4
     assert num_features(transforms.MultiBit(1.0, (0.0, 1.0), 3)) == 6
-    assert num_features(broken.TheoremOne(1.0, 3, (2, 3, 4), True, 0)) == 3
+    assert num_features(transforms.GRRFS(1.0, 3, (2, 3, 4))) == 3
 
 
 def test_categories():
-    canary, = of(broken.TheoremOne(1.0, 1, (2, 5), True, 0))
+    canary, = of(transforms.GRRFS(1.0, 1, (2, 5)))
     assert canary.other.tolist() == [1.0, 4.0]
 
 
@@ -117,9 +117,9 @@ def layer_change(canary):
 
 
 def test_stars_reach_the_sensitivity():
-    node, single = of(broken.NeighbourSum(1.0, max_degree=3))
+    node, single = of(NAP(1.0, max_degree=3))
     assert layer_change(node) == {6.0} and layer_change(single) == {2.0}
-    edge, = of(broken.EdgeSum(1.0, max_degree=3))
+    edge, = of(NAP(1.0, unit='edge'))
     assert layer_change(edge) == {2.0}
     replaced = Stars(3, torch.tensor([1.0, 0.0]), 'node', replaced=True)
     assert layer_change(replaced) == {12.0}
