@@ -324,11 +324,15 @@ def test_bad_arguments(kwargs, error, message):
      "['edge_index'])"),
     ({'edge_index': None}, ValueError, "'edge_index' is missing (got the "
      "fields ['x'])"),
-    ({'x': torch.ones(12, 2).long()}, ValueError, "'x' must hold "
+    ({'x': torch.ones(12, 2).long()}, ValueError, "'x' must be dense "
      "floating-point numbers of shape [num_nodes, num_features] (got "
-     "torch.int64 of shape [12, 2])"),
-    ({'x': torch.ones(12)}, ValueError, "'x' must hold floating-point numbers "
-     "of shape [num_nodes, num_features] (got torch.float32 of shape [12])"),
+     "torch.strided torch.int64 of shape [12, 2])"),
+    ({'x': torch.ones(12)}, ValueError, "'x' must be dense floating-point "
+     "numbers of shape [num_nodes, num_features] (got torch.strided "
+     "torch.float32 of shape [12])"),
+    ({'x': torch.ones(12, 2).to_sparse()}, ValueError, "'x' must be dense "
+     "floating-point numbers of shape [num_nodes, num_features] (got "
+     "torch.sparse_coo torch.float32 of shape [12, 2])"),
     ({'edge_index': torch.tensor([[0], [12]])}, ValueError, "'edge_index' must "
      "hold nodes from 0 to 11 (got [0, 12] in column 0)"),
     ({'edge_private': torch.ones(40)}, ValueError, "'edge_private' must be "

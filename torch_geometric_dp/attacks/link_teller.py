@@ -76,8 +76,8 @@ class LinkTeller(Attack):
         num_nodes (int, optional): How many nodes to probe; all, if there are no
             more. It takes two queries more than that, and memory that grows
             with the square. (default: :obj:`500`)
-        delta (float, optional): By how much features grow. Rounding in single
-            precision is felt below :obj:`1e-4`. (default: :obj:`0.01`)
+        delta (float, optional): By how much features grow. In single
+            precision, rounding is felt at :obj:`1e-4`. (default: :obj:`0.01`)
         private (str, optional): The name of a boolean edge field that selects
             the private edges. In a graph without that field, all edges are
             private. (default: :obj:`"edge_private"`)
@@ -166,10 +166,11 @@ class LinkTeller(Attack):
                 raise ValueError(f"'{name}' is missing (got the fields "
                                  f"{sorted(data.keys())})")
         x, edge_index, mask = data.x, data.edge_index, data.get(self.private)
-        if x.dim() != 2 or not x.is_floating_point():
-            raise ValueError(f"'x' must hold floating-point numbers of shape "
-                             f"[num_nodes, num_features] (got {x.dtype} of "
-                             f"shape {list(x.shape)})")
+        if (x.layout != torch.strided or x.dim() != 2
+                or not x.is_floating_point()):
+            raise ValueError(f"'x' must be dense floating-point numbers of "
+                             f"shape [num_nodes, num_features] (got {x.layout} "
+                             f"{x.dtype} of shape {list(x.shape)})")
         check_edge_index(edge_index, len(x))
         if mask is None:
             mask = torch.ones(edge_index.size(1), dtype=torch.bool)
