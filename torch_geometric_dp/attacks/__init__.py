@@ -1,5 +1,6 @@
 """Attacks on released graphs and on models: what one can really find out."""
 from torch_geometric_dp.attacks.attack import Attack
+from torch_geometric_dp.attacks.membership_inference import MembershipInference
 from torch_geometric_dp.attacks.report import AttackReport, ScoredReport
 
-__all__ = ['Attack', 'AttackReport', 'ScoredReport']
+__all__ = ['Attack', 'AttackReport', 'MembershipInference', 'ScoredReport']
