@@ -1,5 +1,7 @@
-"""What NIP-GNN is compared with: models with and without privacy, all of them
-`f(data, epsilon, delta, seed) -> classes of all nodes`.
+"""What NIP-GNN is compared with: models with and without privacy. Those with
+privacy are `fit(data, epsilon, delta, seed) -> model`, and a model goes from a
+graph to the scores of all classes; on the graph that it was fitted to, that
+releases nothing more.
 
 DP-SGD is Opacus's (`pip install 'torch_geometric_dp[dpsgd]'`). Its noise is
 drawn in floats, which the mechanisms of this package never do; it stands here
@@ -40,30 +42,41 @@ def gcn(data, seed):
 def dp_mlp(data, epsilon, delta, seed):
     """Two dense layers, by DP-SGD."""
     noise = noise_multiplier(epsilon, delta, EPOCHS * BATCHES)
-    x = F.normalize(data.x, dim=1)
-    model = _dp_sgd(x, data, noise, seed)
-    with torch.no_grad():
-        return model(x).argmax(dim=1)
+    net = _dp_sgd(F.normalize(data.x, dim=1), data, noise, seed)
+
+    @torch.no_grad()
+    def model(other):
+        return net(F.normalize(other.x, dim=1))
+
+    return model
 
 
 def gap(data, epsilon, delta, seed, max_degree=10, hops=1):
     """Aggregation perturbation after GAP: an encoder by DP-SGD, noisy sums of
     its output, and a classifier by DP-SGD. The three compose by their privacy
-    loss distributions. A third of epsilon goes into the sums.
+    loss distributions. A third of epsilon goes into the sums. On another graph,
+    sums are released again, which costs the nodes of that graph.
     """
-    data = BoundDegree(max_degree)(data.clone())
+    bound = BoundDegree(max_degree)
     sums = NAP(epsilon / 3, max_degree, delta=delta / 10, hops=hops)
     noise = noise_multiplier(epsilon, delta, 2 * EPOCHS * BATCHES,
                              sums.guarantee.event[1])
-    x = F.normalize(data.x, dim=1)
-    encoder = _dp_sgd(x, data, noise, seed)
-    with torch.no_grad():
-        h = F.normalize(encoder[1](encoder[0](x)), dim=1)
-    noisy = F.normalize(sums(h, data.edge_index), dim=1)
-    z = torch.cat([h, noisy], dim=1)
-    model = _dp_sgd(z, data, noise, seed)
-    with torch.no_grad():
-        return model(z).argmax(dim=1)
+    encoder = _dp_sgd(F.normalize(data.x, dim=1), data, noise, seed)
+
+    @torch.no_grad()
+    def rows(other):
+        h = encoder[1](encoder[0](F.normalize(other.x, dim=1)))
+        h = F.normalize(h, dim=1)
+        noisy = F.normalize(sums(h, bound(other.clone()).edge_index), dim=1)
+        return torch.cat([h, noisy], dim=1)
+
+    net = _dp_sgd(rows(data), data, noise, seed)
+
+    @torch.no_grad()
+    def model(other):
+        return net(rows(other))
+
+    return model
 
 
 def _dp_sgd(x, data, noise, seed):

@@ -178,7 +178,7 @@ def result(name, method, epsilon, seed, calibration='proven', cap=CAP,
         return baselines.gcn(data, seed)
     else:
         fit = baselines.dp_mlp if method == 'DP-MLP' else baselines.gap
-        out = fit(data, epsilon, delta, seed)
+        out = fit(data, epsilon, delta, seed)(data).argmax(dim=1)
     return float((out == data.y)[data.test_mask].float().mean())
 
 

@@ -1,6 +1,13 @@
 """Attacks on released graphs and on models: what one can really find out."""
 from torch_geometric_dp.attacks.attack import Attack
 from torch_geometric_dp.attacks.link_teller import LinkTeller
+from torch_geometric_dp.attacks.membership_inference import MembershipInference
 from torch_geometric_dp.attacks.report import AttackReport, ScoredReport
 
-__all__ = ['Attack', 'AttackReport', 'LinkTeller', 'ScoredReport']
+__all__ = [
+    'Attack',
+    'AttackReport',
+    'LinkTeller',
+    'MembershipInference',
+    'ScoredReport',
+]
