@@ -1,5 +1,17 @@
 """Attacks on released graphs and on models: what one can really find out."""
 from torch_geometric_dp.attacks.attack import Attack
+from torch_geometric_dp.attacks.attribute_inference import AttributeInference
+from torch_geometric_dp.attacks.feature_reconstruction import (
+    FeatureReconstruction,
+    ReconstructionReport,
+)
 from torch_geometric_dp.attacks.report import AttackReport, ScoredReport
 
-__all__ = ['Attack', 'AttackReport', 'ScoredReport']
+__all__ = [
+    'Attack',
+    'AttackReport',
+    'AttributeInference',
+    'FeatureReconstruction',
+    'ReconstructionReport',
+    'ScoredReport',
+]
