@@ -1,0 +1,71 @@
+import re
+
+import numpy as np
+import pytest
+
+from torch_geometric_dp.attacks import AttackReport, ScoredReport
+
+pytest.importorskip('matplotlib')
+pytest.importorskip('sklearn')
+
+from examples import attack_and_defend as example  # noqa: E402
+
+
+@pytest.fixture
+def reports():
+    return {'Who <is> it?': [
+        ScoredReport('Guess(<1>)', {'AUC': value}, {'AUC': 0.5}, ('a & b', ),
+                     truth=np.array([True, False]),
+                     scores=np.array([value, 0.3]))
+        for value in (0.987, 0.123)]}
+
+
+def test_table(reports):
+    rows = re.findall('<tr>(.*?)</tr>', example.table(reports))
+    assert [len(re.findall('<t[hd]', row)) for row in rows] == [6, 6]
+    cells = re.findall('<td.*?>(.*?)</td>', rows[1])
+    assert cells == ['Who &lt;is&gt; it?', 'AUC', '0.987', '0.500', '0.123',
+                     '0.500']
+
+
+def test_section(reports):
+    text = example.section(*next(iter(reports.items())))
+    assert 'Guess(&lt;1&gt;)' in text and 'a &amp; b' in text
+    # All figures are a part of the page.
+    assert re.findall('src="([^,]*),', text) == ['data:image/png;base64'] * 2
+
+
+def test_page(tmp_path, monkeypatch, reports):
+    asked = []
+
+    def run(data, released, release):
+        asked.append((data, released))
+        return reports
+
+    monkeypatch.setattr(example, 'run', run)
+    path = tmp_path / 'page.html'
+    example.main(['--page', str(path), '--edges', '0.5'])
+    [(data, released)] = asked
+    assert released.privacy.epsilon('edges') == 0.5
+    page = path.read_text()
+    assert 'EdgeRR(epsilon=0.5)' in page and 'Who &lt;is&gt; it?' in page
+    assert 'http' not in page
+    # Members, and others that look like them, are as many.
+    assert not (data.train_mask & data.shadow_mask).any()
+    judged = data.judged_mask & ~data.shadow_mask
+    assert int(judged.sum()) == 2 * int(data.train_mask.sum())
+
+
+def test_every_attack(monkeypatch):
+    monkeypatch.setattr(example, 'attacks', lambda release: {
+        'guess': ([Guess(), Guess()], lambda graph: graph.num_edges, None)})
+    data = example.draw_masks(example.DigitsGraph()[0])
+    released = data.clone()
+    released.edge_index = released.edge_index[:, :10]
+    both = example.run(data, released, None)['guess']
+    assert [report['edges'] for report in both] == [data.num_edges, 10]
+
+
+class Guess:
+    def run(self, target, data):
+        return AttackReport('Guess', {'edges': target}, {}, ())
