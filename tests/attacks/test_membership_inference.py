@@ -9,7 +9,10 @@ from scipy.stats import norm
 from torch_geometric.data import Data
 
 from tests.conftest import FALSE_ALARM
-from torch_geometric_dp.attacks import MembershipInference
+from torch_geometric_dp.attacks import (
+    MembershipInference,
+    membership_inference,
+)
 from torch_geometric_dp.attacks.membership_inference import (
     _compared,
     _Judge,
@@ -17,6 +20,14 @@ from torch_geometric_dp.attacks.membership_inference import (
 )
 
 BAD_LUCK = norm.isf(FALSE_ALARM / 2)
+
+
+@pytest.fixture(scope='module', autouse=True)
+def few_steps():
+    """What is as clear as here is learned in few steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(membership_inference, '_EPOCHS', 40)
+        yield
 
 
 def graph(num_nodes=60, classes=3, seed=0):
