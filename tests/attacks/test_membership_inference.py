@@ -116,6 +116,7 @@ def test_weak_memory_is_found_better_by_several_shadows():
     one, four = (MembershipInference(weak, num_shadows=count).run(
         target_of(weak, data), data) for count in (1, 4))
     assert one['AUC'] < 0.6 and four['AUC'] > 0.99
+    assert four['balanced accuracy'] > 0.95
     assert four['TPR at 1% FPR'] > 0.9 > 0.1 > one['TPR at 1% FPR']
 
 
@@ -261,6 +262,19 @@ def test_probabilities_and_logits_say_the_same():
     assert log_probabilities(out).isfinite().all()
     huge = torch.tensor([[1e4, -1e4]], dtype=torch.double)
     assert log_probabilities(huge)[0, 1] == pytest.approx(math.log(1e-12))
+
+
+def test_answers_beyond_doubt():
+    data = graph()
+
+    def fit(train):  # Probabilities of exactly one and zero.
+        model = remembers(train)
+        return lambda other: torch.where(model(other).sum(dim=1, keepdim=True)
+                                         > 0, torch.eye(3)[0], 1 / 3)
+
+    report = MembershipInference(fit).run(target_of(fit, data), data)
+    assert np.isfinite(report.scores).all()
+    assert report['balanced accuracy'] == report['AUC'] == 1.0
 
 
 def test_compared_with_those_who_never_saw_it():
