@@ -317,7 +317,7 @@ def main():
                         choices=GRAPHS)
     parser.add_argument('--seeds', type=int, default=5)
     parser.add_argument('--methods', nargs='*', default=METHODS,
-                        choices=METHODS)
+                        choices=METHODS, help='none: write what is there')
     parser.add_argument('--out', type=Path, default=Path('benchmarks/results'))
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -344,8 +344,9 @@ def main():
         f'that saw none of the candidates. "Right on members" and "right on '
         f'others" is how often the model itself is right about them.\n\n'
         f'"List of its rows" leaks all, on purpose, and the majority class '
-        f'leaks nothing; these and the next three have no privacy. "Paper" is '
-        f'the published calibration of NIP-GNN, for which nothing is proven. '
+        f'(the shares of the classes) next to nothing; these and the next '
+        f'three have no privacy. "Paper" is the published calibration of '
+        f'NIP-GNN, for which nothing is proven. '
         f'Delta is {DELTA:g} for DP-MLP, GAP-style and {OURS}, and zero for '
         f'the others with privacy. Networks see {NARROW} random combinations '
         f'of the columns, and NIP-GNN sees {PROJECTION}. Published: as '

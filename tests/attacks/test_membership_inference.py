@@ -9,7 +9,10 @@ from scipy.stats import norm
 from torch_geometric.data import Data
 
 from tests.conftest import FALSE_ALARM
-from torch_geometric_dp.attacks import MembershipInference
+from torch_geometric_dp.attacks import (
+    MembershipInference,
+    membership_inference,
+)
 from torch_geometric_dp.attacks.membership_inference import (
     _compared,
     _Judge,
@@ -17,6 +20,14 @@ from torch_geometric_dp.attacks.membership_inference import (
 )
 
 BAD_LUCK = norm.isf(FALSE_ALARM / 2)
+
+
+@pytest.fixture(scope='module', autouse=True)
+def few_steps():
+    """What is as clear as here is learned in few steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(membership_inference, '_EPOCHS', 40)
+        yield
 
 
 def graph(num_nodes=60, classes=3, seed=0):
@@ -105,6 +116,7 @@ def test_weak_memory_is_found_better_by_several_shadows():
     one, four = (MembershipInference(weak, num_shadows=count).run(
         target_of(weak, data), data) for count in (1, 4))
     assert one['AUC'] < 0.6 and four['AUC'] > 0.99
+    assert four['balanced accuracy'] > 0.95
     assert four['TPR at 1% FPR'] > 0.9 > 0.1 > one['TPR at 1% FPR']
 
 
@@ -250,6 +262,19 @@ def test_probabilities_and_logits_say_the_same():
     assert log_probabilities(out).isfinite().all()
     huge = torch.tensor([[1e4, -1e4]], dtype=torch.double)
     assert log_probabilities(huge)[0, 1] == pytest.approx(math.log(1e-12))
+
+
+def test_answers_beyond_doubt():
+    data = graph()
+
+    def fit(train):  # Probabilities of exactly one and zero.
+        model = remembers(train)
+        return lambda other: torch.where(model(other).sum(dim=1, keepdim=True)
+                                         > 0, torch.eye(3)[0], 1 / 3)
+
+    report = MembershipInference(fit).run(target_of(fit, data), data)
+    assert np.isfinite(report.scores).all()
+    assert report['balanced accuracy'] == report['AUC'] == 1.0
 
 
 def test_compared_with_those_who_never_saw_it():
