@@ -1,4 +1,5 @@
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +9,14 @@ from torch_geometric_dp.attacks import AttackReport, ScoredReport
 pytest.importorskip('matplotlib')
 pytest.importorskip('sklearn')
 
-from examples import attack_and_defend as example  # noqa: E402
+EXAMPLES = Path(__file__).parents[2] / 'examples'
+
+
+@pytest.fixture
+def example(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    import attack_and_defend
+    return attack_and_defend
 
 
 @pytest.fixture
@@ -20,7 +28,7 @@ def reports():
         for value in (0.987, 0.123)]}
 
 
-def test_table(reports):
+def test_table(example, reports):
     rows = re.findall('<tr>(.*?)</tr>', example.table(reports))
     assert [len(re.findall('<t[hd]', row)) for row in rows] == [6, 6]
     cells = re.findall('<td.*?>(.*?)</td>', rows[1])
@@ -28,14 +36,14 @@ def test_table(reports):
                      '0.500']
 
 
-def test_section(reports):
+def test_section(example, reports):
     text = example.section(*next(iter(reports.items())))
     assert 'Guess(&lt;1&gt;)' in text and 'a &amp; b' in text
     # All figures are a part of the page.
     assert re.findall('src="([^,]*),', text) == ['data:image/png;base64'] * 2
 
 
-def test_page(tmp_path, monkeypatch, reports):
+def test_page(example, tmp_path, monkeypatch, reports):
     asked = []
 
     def run(data, released, release):
@@ -56,7 +64,7 @@ def test_page(tmp_path, monkeypatch, reports):
     assert int(judged.sum()) == 2 * int(data.train_mask.sum())
 
 
-def test_every_attack(monkeypatch):
+def test_both_sides(example, monkeypatch):
     monkeypatch.setattr(example, 'attacks', lambda release: {
         'guess': ([Guess(), Guess()], lambda graph: graph.num_edges, None)})
     data = example.draw_masks(example.DigitsGraph()[0])
