@@ -177,7 +177,8 @@ def main():
             f'all. GRRFS samples {SAMPLED} columns. *Nothing* is an attacker '
             f'without the release: what stands above it is leaked by the '
             f'release.\nMade by `python -m benchmarks.attribute_table --seeds '
-            f'{args.seeds}`.\n')
+            f'{args.seeds} --tasks '
+            f'{" ".join(json.dumps(task) for task in tasks)}`.\n')
     for task in tasks:
         text += f'\n## {task}\n\n{table(results, task, args.seeds)}'
     (args.out / 'attributes.md').write_text(text)

@@ -121,8 +121,7 @@ def picture_figure(share, path):
     ax = plt.subplots(figsize=(8, 15))[1]
     pictures(shown, (8, 8), ax)
     ax.set_title(f'Digits from FeatureRR; {share:.0%} of them are known')
-    ax.figure.tight_layout()
-    ax.figure.savefig(path, dpi=110)
+    ax.figure.savefig(path, dpi=110, bbox_inches='tight')
 
 
 def curve_figure(results, shares, seeds, path):
@@ -142,6 +141,8 @@ def curve_figure(results, shares, seeds, path):
                 results[key(EPSILONS[0], neighbours, shares[0])][:seeds]]))
         plot.intervals(curves, levels, ax)
         ax.set_ylabel(name)
+        ax.get_legend().remove()
+    axes[0].legend(fontsize='small')
     axes[0].figure.suptitle('Digits from FeatureRR')
     axes[0].figure.tight_layout()
     axes[0].figure.savefig(path, dpi=110)

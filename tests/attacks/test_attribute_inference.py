@@ -36,12 +36,15 @@ def balanced(guess, truth):
 
 def test_what_is_released_as_it_is_is_found():
     data = random_graph()
-    for options in (dict(column=1, above=0.3), dict(field='y'),
+    for options in (dict(field='y'), dict(column=1, above=0.3),
                     dict(neighbours=True)):
         report = attack(**options).run(data, data)
         assert report['accuracy'] == report['balanced accuracy'] == 1
-    assert report['AUC'] == 1 and isinstance(report, ScoredReport)
-    assert report.truth.tolist() == (data.x[~data.train_mask, 0] == 1).tolist()
+        if options == dict(field='y'):
+            continue
+        assert report['AUC'] == 1 and isinstance(report, ScoredReport)
+        values = data.x[~data.train_mask, options.get('column', 0)]
+        assert report.truth.tolist() == (values > 0.3).tolist()
 
 
 @pytest.mark.parametrize('share', [0.5, 0.1])
@@ -63,6 +66,18 @@ def test_as_good_as_the_best_guess_from_randomised_response(share):
     assert report['AUC'] == pytest.approx(balanced(seen, truth))
     assert report.baseline['balanced accuracy'] == 0.5
     assert report.baseline['AUC'] == 0.5
+
+
+def test_noise_in_other_columns_does_not_hide_it():
+    data = random_graph(400)
+    data.x = torch.cat([data.x, torch.zeros(400, 60)], dim=1)
+    target = Data(x=torch.rand(400, 63, generator=torch.Generator()
+                               .manual_seed(1)))
+    target.x[:, 0] = RandomizedResponse(1.0, 2)(data.x[:, 0],
+                                                NoiseSource.from_seed(0))
+    hidden = ~data.train_mask
+    assert attack().run(target, data)['AUC'] == pytest.approx(
+        balanced(target.x[hidden, 0], data.x[hidden, 0]))
 
 
 def test_labels_by_randomised_response():
