@@ -38,7 +38,8 @@ class AttributeInference(Attack):
     one), the mean of the released rows of its neighbours, and the attribute of
     those neighbours that he knows. What tells it best, by the likelihood of
     known nodes that were left out, is applied to all others: logistic
-    regression or a forest, on all of this or on a part. The numbers are
+    regression or, for two values, boosted trees, on all of this or on a part.
+    The numbers are
 
     * the accuracy of the likeliest value;
     * the balanced accuracy, that is the mean over all values, of the value
@@ -69,7 +70,7 @@ class AttributeInference(Attack):
             released graph are public, and the attacker uses them.
             (default: :obj:`True`)
         seed (int, optional): Which known nodes are left out in turn, and the
-            start of the forest. (default: :obj:`0`)
+            start of the trees. (default: :obj:`0`)
 
     .. code-block:: python
 
@@ -119,8 +120,8 @@ class AttributeInference(Attack):
             options.append(torch.cat([everything, near.mean(everything)], 1))
         options = [torch.cat([inputs, public], dim=1) for inputs in options]
         mask = known.numpy()
-        guessed = self._infer([public], truth, mask)
-        likely = self._infer([public, *options], truth, mask)
+        loss, guessed = self._infer([public], truth, mask)
+        likely = self._infer(options, truth, mask, (loss, guessed))[1]
         hidden, frequent = truth[~mask], counts / counts.sum()
         numbers = _accuracy(likely, frequent, values, hidden)
         baseline = _accuracy(guessed, frequent, values, hidden)
@@ -175,29 +176,38 @@ class AttributeInference(Attack):
         return out, torch.cat([attribute, hot], dim=1)
 
     def _infer(self, options: list[Tensor], truth: Array,
-               known: NDArray[np.bool_]) -> Array:
+               known: NDArray[np.bool_],
+               best: Optional[tuple[float, Array]] = None,
+               ) -> tuple[float, Array]:
         # The likelihood of each value for each node that is not known, by the
-        # model that says most about known ones that were left out.
+        # model that says most about known ones that were left out, and how
+        # much that is; if none beats it, the best so far.
         classes = truth[known]
-        values, index, counts = np.unique(classes, return_inverse=True,
-                                          return_counts=True)
-        frequent = counts / counts.sum()
-        best: Array = np.tile(frequent, (int((~known).sum()), 1))
-        least = -np.log(frequent[index]).mean()
+        index, counts = np.unique(classes, return_inverse=True,
+                                  return_counts=True)[1:]
+        if best is None:
+            frequent = counts / counts.sum()
+            best = (-np.log(frequent[index]).mean(),
+                    np.tile(frequent, (int((~known).sum()), 1)))
         folds = _sklearn('model_selection').StratifiedKFold(
             min(_FOLDS, counts.min()), shuffle=True, random_state=self.seed)
         for matrix in options:
-            inputs = matrix.numpy()
-            for model in _models(self.seed) if inputs.size else ():
+            if matrix.size(1) == 0:
+                continue
+            spread = matrix.std(dim=0, correction=0)
+            inputs = ((matrix - matrix.mean(dim=0)) / torch.where(
+                spread > 1e-9, spread, 1.0)).numpy()
+            # Trees take long, and find for themselves what they need.
+            trees = matrix is options[-1] and len(counts) == 2
+            for model in _models(self.seed, trees):
                 left_out = _sklearn('model_selection').cross_val_predict(
                     model, inputs[known], classes, cv=folds,
                     method='predict_proba')
                 told = left_out[np.arange(len(classes)), index]
                 loss = -np.log(told.clip(min=1e-6)).mean()
-                if loss < least:
-                    least = loss
+                if loss < best[0]:
                     model.fit(inputs[known], classes)
-                    best = model.predict_proba(inputs[~known])
+                    best = loss, model.predict_proba(inputs[~known])
         return best
 
     def __repr__(self) -> str:
@@ -220,14 +230,13 @@ def _accuracy(likely: Array, frequent: Array, values: Array,
                 [fair[truth == value].mean() for value in np.unique(truth)]))}
 
 
-def _models(seed: int) -> list[Any]:
-    linear, pipeline = _sklearn('linear_model'), _sklearn('pipeline')
-    scaler = _sklearn('preprocessing').StandardScaler
-    models = [pipeline.make_pipeline(
-        scaler(), linear.LogisticRegression(C=c, max_iter=1000))
-        for c in _STRENGTHS]
-    return [*models, _sklearn('ensemble').RandomForestClassifier(
-        n_estimators=50, min_samples_leaf=5, random_state=seed)]
+def _models(seed: int, trees: bool) -> list[Any]:
+    models = [_sklearn('linear_model').LogisticRegression(C=c, max_iter=1000)
+              for c in _STRENGTHS]
+    if trees:
+        models.append(_sklearn('ensemble').HistGradientBoostingClassifier(
+            max_iter=30, random_state=seed))
+    return models
 
 
 def _sklearn(name: str) -> Any:
