@@ -37,6 +37,7 @@ from torch_geometric_dp.noise import (
     grid,
     threshold,
 )
+from torch_geometric_dp.storage import empty
 
 
 class RandomizedResponse:
@@ -124,10 +125,9 @@ class RandomizedResponse:
         self.check(values, mask=mask)
         rows, width = grid(tuple(values.shape))
         flat, selected = _flat(values), None if mask is None else _flat(mask)
-        # From numpy, which asks for huge pages: half of the time otherwise
-        # goes into the first touch of fresh memory.
         signed = mask is None or values.dtype.is_signed  # Can hold a -1.
-        out = np.empty(flat.size, flat.dtype if signed else np.int64)
+        kind = torch.from_numpy(flat[:0]).dtype if signed else torch.long
+        out = empty(flat.shape, kind).numpy()
         for start, stop, words in source.blocks(rows, width):
             part = slice(start * width, stop * width)
             target = out[part]
