@@ -17,6 +17,7 @@ from typing import Optional, Union
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.data import Database
 
 BLOCK_CELLS = 2**18  # What is held of a matrix at once: 2 MiB, as doubles.
 LEAST_BYTES = 2**20  # Smaller tensors stay in memory: a file has its price.
@@ -97,3 +98,59 @@ def row_blocks(rows: int, width: int,
     step = max(1, BLOCK_CELLS // max(width, 1))
     for start in range(first, rows, step):
         yield start, min(rows, start + step)
+
+
+def load_rows(database: Database) -> Tensor:
+    r"""The rows of a PyG database, tensors of one shape at places from 0 on,
+    as one tensor: a matrix of features, say. It is read block by block, and
+    lies on disk if :func:`on_disk` says so.
+
+    .. code-block:: python
+
+        from torch_geometric.data import SQLiteDatabase
+
+        rows = dict(dtype=torch.float, size=(4, ))
+        raw = SQLiteDatabase('raw.db', 'x', schema=rows)
+        save_rows(data.x, raw)
+        with on_disk('.'):
+            data.x = load_rows(raw)
+            private = FeatureRR(epsilon=8.0, bounds=(0.0, 1.0))(data)
+        save_rows(private.x, SQLiteDatabase('private.db', 'x', schema=rows))
+
+    Args:
+        database (Database): The database. PyG's default schema loses the shape
+            of tensors: state it.
+    """
+    count = len(database)
+    if count == 0:
+        raise ValueError("'database' must hold at least one row (got none)")
+    first = database[0]
+    if not isinstance(first, Tensor):
+        raise TypeError(f"'database' must hold tensors (got "
+                        f"'{type(first).__name__}' in row 0)")
+    out = empty((count, *first.shape), first.dtype)
+    for start, stop in row_blocks(count, first.numel()):
+        rows = database[start:stop]
+        if len(rows) < stop - start:  # PyG leaves out what is not there.
+            raise ValueError(f"'database' must hold rows from 0 to {count - 1} "
+                             f"(got {len(rows)} from {start} to {stop - 1})")
+        torch.stack(rows, out=out[start:stop])
+    return out
+
+
+def save_rows(x: Tensor, database: Database) -> None:
+    """Writes the rows of a tensor to an empty PyG database, block by block; see
+    :func:`load_rows`.
+
+    .. code-block:: python
+
+        from torch_geometric.data import SQLiteDatabase
+
+        database = SQLiteDatabase('rows.db', 'x', schema=dict(
+            dtype=torch.float, size=(4, )))
+        save_rows(data.x, database)
+        len(database)   # 30
+    """
+    x = x.detach().cpu()
+    for start, stop in row_blocks(len(x), math.prod(x.shape[1:])):
+        database[start:stop] = x[start:stop]
