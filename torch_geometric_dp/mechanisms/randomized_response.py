@@ -30,14 +30,13 @@ from torch import Tensor
 from torch_geometric_dp._jit import jit
 from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
 from torch_geometric_dp.noise import (
-    BLOCK_WORDS,
     WORD,
     NoiseSource,
     Words,
     grid,
     threshold,
 )
-from torch_geometric_dp.storage import empty
+from torch_geometric_dp.storage import empty, row_blocks
 
 
 class RandomizedResponse:
@@ -98,10 +97,10 @@ class RandomizedResponse:
                              f"(got {values.dtype})")
         width = grid(tuple(values.shape))[1]
         flat = _flat(values)
-        for start in range(0, flat.size, 8 * BLOCK_WORDS):
-            block = flat[start:start + 8 * BLOCK_WORDS]
+        for start, stop in row_blocks(flat.size, 1):
+            block = flat[start:stop]
             if mask is not None:
-                cells = np.arange(start, start + block.size)
+                cells = np.arange(start, stop)
                 block = np.where(_flat(mask)[cells // width], block, 0)
             low, high = block.min(), block.max()  # NaN if there is one.
             if low >= 0 and high < self.num_classes and (
