@@ -3,7 +3,6 @@ beyond the maps, its time against the same release in memory, and how its time
 grows with the number of rows.
 """
 import multiprocessing
-import os
 import statistics
 import tempfile
 import time
