@@ -112,9 +112,10 @@ def against_memory(name, rows, folder, repeats=5):
 def growth(name, sizes, folder):
     times = []
     for rows in sizes:
-        data, repeats = graph(rows, folder), 1 if rows > 10**6 else 5
-        times.append(min(seconds(lambda data=data: release(name, data, folder))
-                         for _ in range(repeats)))
+        data = graph(rows, folder)
+        times.append(statistics.median(
+            seconds(lambda data=data: release(name, data, folder))
+            for _ in range(3)))
     slope = np.polyfit(np.log(sizes), np.log(times), 1)[0]
     yield Fact(f'{name}, processor time from file to file against rows',
                'exponent', slope, '', most=1.05)
