@@ -3,6 +3,7 @@ import math
 import pickle
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -78,6 +79,18 @@ def test_every_row_has_its_own_stream(name):
     assert np.array_equal(SAMPLERS[name](source, (200, 4)), expected[:200])
 
 
+@pytest.mark.parametrize('name', ['discrete_laplace', 'discrete_gaussian'])
+@pytest.mark.parametrize('first', [1, 7, 4000])
+def test_draws_from_a_row_on(name, first):
+    # Some cells need more words than all of them get at first.
+    source, sampler = NoiseSource.from_seed(3), getattr(noise, name)
+    with mock.patch.object(source, 'derive', wraps=source.derive) as derive:
+        expected = sampler(source, 30.0, (8000, 3))
+        out = sampler(source, 30.0, (8000 - first, 3), first)
+    assert derive.call_count >= 2
+    assert np.array_equal(out, expected[first:])
+
+
 @pytest.mark.parametrize('name', SAMPLERS)
 def test_rows_at_chosen_addresses(name):
     source = NoiseSource.from_seed(3)
@@ -144,6 +157,8 @@ def test_fingerprints_are_keyed():
     assert one.fingerprint(content) != two.fingerprint(content)
     assert one.fingerprint(content) != one.fingerprint(changed)
     assert one.fingerprint(content) != one.fingerprint(content[:99])
+    blocks = iter([content[:7], content[:0], content[7:]])
+    assert one.fingerprint(blocks) == one.fingerprint(content)
 
 
 @pytest.mark.parametrize('width', [1, 3, 4, 8, 13])

@@ -34,7 +34,7 @@ import hashlib
 import hmac
 import math
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
@@ -108,8 +108,9 @@ class NoiseSource:
         """An independent source that belongs to an address."""
         return NoiseSource(self.digest('derive', *address))
 
-    def fingerprint(self, content: NDArray[np.uint8]) -> bytes:
-        """A keyed fingerprint of bytes.
+    def fingerprint(self, content: Union[
+            NDArray[np.uint8], Iterable[NDArray[np.uint8]]]) -> bytes:
+        """A keyed fingerprint of bytes, or of the bytes of several blocks.
 
         The polynomial hash of AES-GCM, at the speed of memory, and then a
         keyed hash: without the key, nobody can test a guess of the content
@@ -117,9 +118,10 @@ class NoiseSource:
         """
         mac = Cipher(algorithms.AES(self.digest('fingerprint key')),
                      modes.GCM(bytes(12))).encryptor()
-        for start in range(0, content.size, 2**24):
-            chunk = content[start:start + 2**24]
-            mac.authenticate_additional_data(chunk.data)
+        for block in [content] if isinstance(content, np.ndarray) else content:
+            for start in range(0, block.size, 2**24):
+                chunk = block[start:start + 2**24]
+                mac.authenticate_additional_data(chunk.data)
         mac.finalize()
         return self.digest('fingerprint', mac.tag)
 
@@ -407,20 +409,23 @@ _ONE_IN_E = int((Decimal(-1).exp() * WORD).to_integral_value())
 _TOO_FEW = -2**63  # What a sampler returns when a cell has run out of words.
 
 
-def discrete_laplace(source: NoiseSource, scale: float,
-                     shape: Shape) -> NDArray[np.int64]:
-    r"""Integers with :math:`P(z) \propto \exp(-|z| / \text{scale})`.
+def discrete_laplace(source: NoiseSource, scale: float, shape: Shape,
+                     first: int = 0) -> NDArray[np.int64]:
+    r"""Integers with :math:`P(z) \propto \exp(-|z| / \text{scale})`, from row
+    :obj:`first` of the stream on.
 
     .. code-block:: python
 
         discrete_laplace(NoiseSource.from_os(), 2.5, 1000).mean()   # around 0
     """
-    return _sample(source, shape, _laplace_cells, _laplace_grid(scale), 16)
+    return _sample(source, shape, _laplace_cells, _laplace_grid(scale), 16,
+                   first)
 
 
-def discrete_gaussian(source: NoiseSource, sigma: float,
-                      shape: Shape) -> NDArray[np.int64]:
-    r"""Integers with :math:`P(z) \propto \exp(-z^2 / (2 \sigma^2))`.
+def discrete_gaussian(source: NoiseSource, sigma: float, shape: Shape,
+                      first: int = 0) -> NDArray[np.int64]:
+    r"""Integers with :math:`P(z) \propto \exp(-z^2 / (2 \sigma^2))`, from row
+    :obj:`first` of the stream on.
 
     .. code-block:: python
 
@@ -428,7 +433,7 @@ def discrete_gaussian(source: NoiseSource, sigma: float,
     """
     sigma = _check_scale('sigma', sigma)
     t = math.floor(sigma) + 1
-    return _sample(source, shape, _gaussian_cells, (t, sigma), 24)
+    return _sample(source, shape, _gaussian_cells, (t, sigma), 24, first)
 
 
 def _check_scale(name: str, scale: float) -> float:
@@ -446,20 +451,21 @@ def _laplace_grid(scale: float) -> tuple[int, int]:
 
 
 def _sample(source: NoiseSource, shape: Shape, kernel: Callable[..., None],
-            parameters: tuple[float, ...], depth: int) -> NDArray[np.int64]:
+            parameters: tuple[float, ...], depth: int,
+            first: int = 0) -> NDArray[np.int64]:
     # Runs `kernel` on the words of every cell. A cell that runs out of words
     # starts again with the same words and some more: nothing is conditioned
     # on the number of words it took.
     rows, width = grid(shape)
     out = np.empty(rows * width, np.int64)
-    for start, stop, words in source.blocks(rows, width * depth):
-        part = out[start * width:stop * width]
+    for start, stop, words in source.blocks(first + rows, width * depth, first):
+        part = out[(start - first) * width:(stop - first) * width]
         kernel(words.reshape(-1, depth), part, *parameters)
     cells, sources = np.flatnonzero(out == _TOO_FEW), [source]
     while len(cells) > 0:
         sources.append(source.derive('more', len(sources)))
         words = np.concatenate([
-            part.gather(cells // width, cells % width, width, depth)
+            part.gather(first + cells // width, cells % width, width, depth)
             for part in sources
         ], axis=1)
         part = np.empty(len(cells), np.int64)

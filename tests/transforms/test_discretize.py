@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from torch_geometric_dp import storage
 from torch_geometric_dp.transforms import Discretize
 
 
@@ -53,6 +54,14 @@ def test_values_outside_the_bounds(x, clip, message):
     with pytest.raises(ValueError) as info:
         Discretize((0.0, 1.0), 2, clip=clip)(Data(x=torch.tensor(x)))
     assert str(info.value).startswith(message)
+
+
+def test_the_row_of_a_value_in_a_later_block(monkeypatch):
+    monkeypatch.setattr(storage, 'BLOCK_CELLS', 4)
+    x = torch.zeros(9, 2)
+    x[7, 1] = 2.0
+    with pytest.raises(ValueError, match=r'in column 1 \(got 2.0 in row 7\)'):
+        Discretize((0.0, 1.0), 2)(Data(x=x))
 
 
 @pytest.mark.parametrize('arguments, message', [

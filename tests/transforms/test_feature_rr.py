@@ -7,7 +7,8 @@ from torch_geometric.transforms import Compose
 
 from torch_geometric_dp import PrivacyBudget, PrivacyBudgetExceeded
 from torch_geometric_dp.explain import HeteroScores
-from torch_geometric_dp.transforms import FeatureRR, LabelRR
+from torch_geometric_dp.noise import NoiseSource
+from torch_geometric_dp.transforms import Duchi, FeatureRR, LabelRR, Laplace
 
 UNIT = (0.0, 1.0)
 
@@ -81,6 +82,27 @@ def test_out_of_bounds(graph):
     graph.x[0, 0] = math.nan
     with pytest.raises(ValueError, match='got nan in row 0'):
         FeatureRR(1.0, UNIT, clip=True)(graph)
+
+
+def test_clip_to_bounds_that_the_features_cannot_hold():
+    # 0.1 is less than the float32 next to it, and 0.5 is no integer.
+    out = FeatureRR(1.0, (0.0, 0.1), clip=True)(Data(x=torch.ones(9, 1))).x
+    assert ((out >= 0) & (out <= 0.1)).all()
+    for transform in (FeatureRR, Duchi, Laplace):
+        one, two = (transform(500.0, (0.5, 2.5), clip=True, seed=0)(Data(x=x)).x
+                    for x in (torch.tensor([[0, 9]]), torch.tensor([[0.5, 9]])))
+        assert torch.allclose(one, two, atol=0.3)
+
+
+def test_clip_is_the_same_as_clipped_before():
+    # So many cells that some words are rejected, and drawn again.
+    x = 3 * torch.rand(20000, 3, dtype=torch.double) - 1
+    for transform in (FeatureRR, Duchi, Laplace):
+        mechanism = transform(3.0, UNIT).mechanism(3)
+        source = NoiseSource.from_seed(0)
+        expected = mechanism(x.clamp(0, 1), source)
+        mechanism.clip = True
+        assert torch.equal(mechanism(x, source), expected)
 
 
 def test_private_scores_are_opt_in(graph):

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch_geometric_dp.accountant import Guarantee
 from torch_geometric_dp.accountant.composition import exact_sum
 from torch_geometric_dp.mechanisms.checks import check_epsilon
-from torch_geometric_dp.noise import BLOCK_WORDS, NoiseSource, Words
+from torch_geometric_dp.noise import NoiseSource, Words, in_threads
+from torch_geometric_dp.storage import empty, row_blocks
 
 Array = NDArray[np.float64]
 Bounds = tuple[Union[float, Sequence[float]], Union[float, Sequence[float]]]
@@ -34,6 +35,9 @@ class ColumnMechanism(ABC):
     """
     #: How many 64-bit words a cell needs.
     depth = 1
+    #: Whether values outside the bounds are moved to them; otherwise, they are
+    #: refused.
+    clip = False
 
     def __init__(self, epsilons: Union[float, Sequence[float]],
                  bounds: Bounds = (-1.0, 1.0)) -> None:
@@ -106,9 +110,8 @@ class ColumnMechanism(ABC):
         if x.dim() != 2 or x.size(1) != self.num_features:
             raise ValueError(f"'{name}' must have shape [num_nodes, "
                              f"{self.num_features}] (got {list(x.shape)})")
-        step = max(1, BLOCK_WORDS // self.num_features)
-        for start in range(0, x.size(0), step):
-            block = x[start:start + step].detach().cpu().double().numpy()
+        for start, stop in row_blocks(x.size(0), 8 * self.num_features):
+            block = self._read(x, slice(start, stop))
             good = (block >= self.low) & (block <= self.high)
             if not good.all():  # Also for NaN, which no comparison likes.
                 row, column = np.argwhere(~good)[0]
@@ -121,20 +124,32 @@ class ColumnMechanism(ABC):
     def __call__(self, x: Tensor, source: NoiseSource) -> Tensor:
         """Releases a matrix, with the words of :obj:`source`."""
         self.check(x)
-        out = torch.from_numpy(np.empty(tuple(x.shape), np.float64 if x.dtype
-                                        == torch.double else np.float32))
+        kind = torch.double if x.dtype == torch.double else torch.float
+        out = empty(x.shape, kind)
         self._release(x, out, source)
-        # Integers cannot hold what comes out.
-        return out.to(x.device, x.dtype if x.is_floating_point() else None)
+        if x.is_floating_point() and x.dtype != kind:
+            out = empty(x.shape, x.dtype).copy_(out)
+        return out.to(x.device)  # Integers cannot hold what comes out.
 
     def _release(self, x: Tensor, out: Tensor, source: NoiseSource) -> None:
         # Block by block: no more memory than input, output and one block.
-        d = self.num_features
-        for start, stop, words in source.blocks(x.size(0), d * self.depth):
-            block = x[start:stop].detach().cpu().double().numpy()
-            units = self.draw(self.to_units(block),
-                              words.reshape(stop - start, d, self.depth))
-            out[start:stop] = torch.from_numpy(self.from_units(units))
+        width, target = self.num_features * self.depth, out.numpy()
+
+        def release(first: int, last: int) -> None:
+            for start, stop, words in source.blocks(last, width, first):
+                block = self._read(x, slice(start, stop))
+                units = self.draw(self.to_units(block), words.reshape(
+                    *block.shape, self.depth))
+                target[start:stop] = self.from_units(units)
+
+        in_threads(release, x.size(0))
+
+    def _read(self, x: Tensor, rows: Any, columns: Any = slice(None)) -> Array:
+        # Some cells, moved to the bounds if asked for; NaN stays.
+        values: Array = x[rows, columns].detach().cpu().double().numpy()
+        if not self.clip:
+            return values
+        return np.clip(values, self.low[columns], self.high[columns])
 
     def unit(self, value: float, column: int = 0) -> float:
         """One value scaled to [-1, 1]; it must lie within its bounds."""

@@ -47,7 +47,6 @@ from functools import lru_cache
 from typing import Any, Union
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -151,8 +150,8 @@ class FeatureRR(ColumnMechanism):
                 if column.size != words.size:
                     column = np.tile(np.arange(d), stop - start)
                 part = target[start * d:stop * d]
-                if _respond(words, _numpy(x[start:stop]), column, part,
-                            columns, tables):
+                raw = self._read(x, slice(start, stop)).reshape(-1)
+                if _respond(words, raw, column, part, columns, tables):
                     rejected.append(start * d + np.flatnonzero(np.isnan(part)))
             return np.concatenate(rejected)
 
@@ -162,7 +161,7 @@ class FeatureRR(ColumnMechanism):
             row, column = cells // d, cells % d
             words = again.gather(row, column, d, 2)[:, 0].copy()
             part = np.empty(len(cells), target.dtype)
-            _respond(words, _numpy(x[row, column]), column, part, columns,
+            _respond(words, self._read(x, row, column), column, part, columns,
                      tables)
             target[cells] = part
             cells, attempt = cells[np.isnan(part)], attempt + 1
@@ -246,13 +245,6 @@ def _respond(words: Words, x: NDArray[Any], column: NDArray[np.int64],
         u = t + j if above else t - j
         out[i] = centre[c] + half[c] * code[code_at[kd] + u]
     return rejected
-
-
-def _numpy(x: Tensor) -> NDArray[Any]:
-    x = x.detach().cpu().reshape(-1)
-    array: NDArray[Any] = (x if x.dtype in (torch.float, torch.double) else
-                           x.float()).numpy()
-    return array
 
 
 def _centres(bins: int) -> Array:

@@ -120,10 +120,12 @@ class Gaussian(GridNoise):
                          "the features of one node are replaced",
                          delta=self.delta, event=('gaussian', self.multiplier))
 
-    def noise(self, rows: int, column: int,
+    def noise(self, first: int, last: int, column: int,
               source: NoiseSource) -> NDArray[np.int64]:
-        """The integers that are added to a column."""
-        return discrete_gaussian(source, self.sigma, rows)
+        """The integers that are added to a column, from row :obj:`first` to
+        the one before :obj:`last`.
+        """
+        return discrete_gaussian(source, self.sigma, last - first, first)
 
     def noise_law(self, column: int) -> tuple[float, float, float]:
         """The variance of the noise, the mean of its distance from zero, and

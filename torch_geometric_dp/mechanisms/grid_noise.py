@@ -3,7 +3,6 @@ from collections.abc import Sequence
 from typing import Any, Union
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -13,7 +12,8 @@ from torch_geometric_dp.mechanisms.column_mechanism import (
     Bounds,
     ColumnMechanism,
 )
-from torch_geometric_dp.noise import NoiseSource
+from torch_geometric_dp.noise import NoiseSource, in_threads
+from torch_geometric_dp.storage import row_blocks
 
 
 class GridNoise(ColumnMechanism):
@@ -37,9 +37,11 @@ class GridNoise(ColumnMechanism):
         self.steps = check_integer('steps', steps, 1)
 
     @abstractmethod
-    def noise(self, rows: int, column: int,
+    def noise(self, first: int, last: int, column: int,
               source: NoiseSource) -> NDArray[np.int64]:
-        """The integers that are added to a column."""
+        """The integers that are added to a column, from row :obj:`first` to
+        the one before :obj:`last`.
+        """
 
     @abstractmethod
     def noise_law(self, column: int) -> tuple[float, float, float]:
@@ -90,13 +92,20 @@ class GridNoise(ColumnMechanism):
         return self.noise_law(column)[0] * self._step(column)**2
 
     def _release(self, x: Tensor, out: Tensor, source: NoiseSource) -> None:
-        # Column by column, as the samplers want to know about all rows.
-        for column in range(self.num_features):
-            values = x[:, column].detach().cpu().double().numpy()
-            steps = self._steps(values, column)
-            steps += self.noise(len(steps), column,
-                                source.derive('column', column))
-            out[:, column] = torch.from_numpy(self._values(steps, column))
+        # Column by column, each of which has a stream of its own: in blocks
+        # that are tall enough to make up for that.
+        target = out.numpy()
+
+        def release(first: int, last: int) -> None:
+            for start, stop in row_blocks(last, 32, first):
+                for column in range(self.num_features):
+                    values = self._read(x, slice(start, stop), column)
+                    steps = self._steps(values, column)
+                    steps += self.noise(start, stop, column,
+                                        source.derive('column', column))
+                    target[start:stop, column] = self._values(steps, column)
+
+        in_threads(release, x.size(0))
 
     def _step(self, column: int) -> float:
         return float(self.high[column] - self.low[column]) / self.steps

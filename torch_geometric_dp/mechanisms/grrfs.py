@@ -80,6 +80,7 @@ from torch_geometric_dp.mechanisms.randomized_response import (
     respond,
 )
 from torch_geometric_dp.noise import WORD, NoiseSource, Words, in_threads
+from torch_geometric_dp.storage import empty, row_blocks
 
 Sizes = Union[int, Sequence[int]]
 
@@ -214,10 +215,8 @@ class GRRFS:
         if x.dim() != 2 or x.size(1) != self.num_features:
             raise ValueError(f"'{name}' must have shape [num_nodes, "
                              f"{self.num_features}] (got {list(x.shape)})")
-        step = max(1, 2**18 // self.num_features)
-        for start in range(0, x.size(0), step):
-            cell = _first_outside(_cells(x[start:start + step]),
-                                  self.domain_sizes)
+        for start, stop in row_blocks(x.size(0), self.num_features):
+            cell = _first_outside(_cells(x[start:stop]), self.domain_sizes)
             if cell >= 0:
                 row, column = divmod(cell, self.num_features)
                 raise ValueError(
@@ -232,8 +231,7 @@ class GRRFS:
         dtype = _wide_enough(x.dtype, int(self.domain_sizes.max()) - 1)
         # Kernels know two types; what has another goes through a buffer.
         kind = torch.float if dtype == torch.float else torch.long
-        out = _empty(x.shape, kind) if dtype == kind else torch.empty(
-            x.shape, dtype=dtype)
+        out = empty(x.shape, dtype)
         if self._plan is None:
             self._plan = _Plan(self)
         plan = self._plan
@@ -375,13 +373,6 @@ def _cells(x: Tensor) -> NDArray[Any]:
         x = x.float() if x.is_floating_point() else x.long()
     array: NDArray[Any] = x.numpy()
     return array
-
-
-def _empty(shape: torch.Size, kind: torch.dtype) -> Tensor:
-    # From numpy, which asks for huge pages: half of the time otherwise goes
-    # into the first touch of fresh memory.
-    dtype = np.float32 if kind == torch.float else np.int64
-    return torch.from_numpy(np.empty(tuple(shape), dtype))
 
 
 def _wide_enough(dtype: torch.dtype, largest: int) -> torch.dtype:

@@ -60,12 +60,15 @@ class Laplace(GridNoise):
         self._scale = [_scale(self.steps, epsilon)
                        for epsilon in self.epsilons.tolist()]
 
-    def noise(self, rows: int, column: int,
+    def noise(self, first: int, last: int, column: int,
               source: NoiseSource) -> NDArray[np.int64]:
-        """The integers that are added to a column."""
+        """The integers that are added to a column, from row :obj:`first` to
+        the one before :obj:`last`.
+        """
         if self._scale[column] == 0:
-            return np.zeros(rows, np.int64)
-        return discrete_laplace(source, self._scale[column], rows)
+            return np.zeros(last - first, np.int64)
+        return discrete_laplace(source, self._scale[column], last - first,
+                                first)
 
     def noise_law(self, column: int) -> tuple[float, float, float]:
         """The variance of the noise, the mean of its distance from zero, and

@@ -30,13 +30,13 @@ from torch import Tensor
 from torch_geometric_dp._jit import jit
 from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
 from torch_geometric_dp.noise import (
-    BLOCK_WORDS,
     WORD,
     NoiseSource,
     Words,
     grid,
     threshold,
 )
+from torch_geometric_dp.storage import empty, row_blocks
 
 
 class RandomizedResponse:
@@ -97,10 +97,10 @@ class RandomizedResponse:
                              f"(got {values.dtype})")
         width = grid(tuple(values.shape))[1]
         flat = _flat(values)
-        for start in range(0, flat.size, 8 * BLOCK_WORDS):
-            block = flat[start:start + 8 * BLOCK_WORDS]
+        for start, stop in row_blocks(flat.size, 1):
+            block = flat[start:stop]
             if mask is not None:
-                cells = np.arange(start, start + block.size)
+                cells = np.arange(start, stop)
                 block = np.where(_flat(mask)[cells // width], block, 0)
             low, high = block.min(), block.max()  # NaN if there is one.
             if low >= 0 and high < self.num_classes and (
@@ -124,10 +124,9 @@ class RandomizedResponse:
         self.check(values, mask=mask)
         rows, width = grid(tuple(values.shape))
         flat, selected = _flat(values), None if mask is None else _flat(mask)
-        # From numpy, which asks for huge pages: half of the time otherwise
-        # goes into the first touch of fresh memory.
         signed = mask is None or values.dtype.is_signed  # Can hold a -1.
-        out = np.empty(flat.size, flat.dtype if signed else np.int64)
+        kind = torch.from_numpy(flat[:0]).dtype if signed else torch.long
+        out = empty(flat.shape, kind).numpy()
         for start, stop, words in source.blocks(rows, width):
             part = slice(start * width, stop * width)
             target = out[part]

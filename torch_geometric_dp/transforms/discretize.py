@@ -7,6 +7,7 @@ from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 
 from torch_geometric_dp.mechanisms.checks import check_integer, check_integers
+from torch_geometric_dp.storage import empty, row_blocks
 from torch_geometric_dp.transforms.feature_transform import (
     Bound,
     feature_stores,
@@ -69,14 +70,15 @@ class Discretize(BaseTransform):
         """The middle of each bin, in place of its number; for the mean of
         several numbers, the mean of their middles.
         """
-        def middle(number: Tensor, low: Tensor, high: Tensor,
+        def middle(number: Tensor, first: int, low: Tensor, high: Tensor,
                    bins: Tensor) -> Tensor:
             return low + (number + 0.5) / bins * (high - low)
 
         return self._map(x if x.is_floating_point() else x.float(), middle)
 
     def _map(self, x: Tensor, function: Any) -> Tensor:
-        # What a function makes of the columns, their bounds and their bins.
+        # What a function makes of the columns of a block, its first row, and
+        # the columns' bounds and bins.
         d = x.size(1)
         columns = range(d) if self.columns is None else self.columns
         if max(columns, default=0) >= d:
@@ -91,12 +93,16 @@ class Discretize(BaseTransform):
                                  f"the {len(columns)} columns (got "
                                  f"{list(row.shape)})")
             public.append(row)
-        values = x[:, list(columns)].double()
-        out = x.clone()
-        out[:, list(columns)] = function(values, *public).to(x.dtype)
+        out = empty(x.shape, x.dtype, x.device)
+        for start, stop in row_blocks(x.size(0), d):
+            block = x[start:stop].clone()
+            values = block[:, list(columns)].double()
+            block[:, list(columns)] = function(values, start, *public).to(
+                x.dtype)
+            out[start:stop] = block
         return out
 
-    def _number(self, x: Tensor, low: Tensor, high: Tensor,
+    def _number(self, x: Tensor, first: int, low: Tensor, high: Tensor,
                 bins: Tensor) -> Tensor:
         wrong = x.isnan() if self.clip else ~((x >= low) & (x <= high))
         if wrong.any():
@@ -107,7 +113,7 @@ class Discretize(BaseTransform):
             raise ValueError(
                 f"'x' must lie within its bounds, from {limits[0]} to "
                 f"{limits[1]} in column {name} (got {x[row, column]} in "
-                f"row {row})")
+                f"row {first + row})")
         number = ((x - low) / (high - low) * bins).floor()
         # The highest value belongs to the last bin.
         return number.clamp(min=0).minimum(bins - 1)

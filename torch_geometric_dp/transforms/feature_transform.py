@@ -107,21 +107,18 @@ class FeatureTransform(PrivateTransform):
         """The features of all node types that have some."""
         stores = feature_stores(data)
         for store in stores:
-            x = self._clipped(store.x)
-            self.mechanism(x.size(1)).check(x, 'x')
+            self._mechanism(store.x).check(store.x, 'x')
         return [(store, 'x') for store in stores]
 
     def write(self, store: BaseStorage, field: str,
               source: NoiseSource) -> None:
         """Draws the features of one node type."""
-        x = self._clipped(store[field])
-        store[field] = self.mechanism(x.size(1))(x, source)
+        store[field] = self._mechanism(store[field])(store[field], source)
 
-    def _clipped(self, x: Tensor) -> Tensor:
-        if not self.clip:
-            return x
-        low, high = (torch.tensor(bound).to(x) for bound in self.bounds)
-        return torch.minimum(torch.maximum(x, low), high)  # NaN stays.
+    def _mechanism(self, x: Tensor) -> ColumnMechanism:
+        mechanism = self.mechanism(x.size(1))
+        mechanism.clip = self.clip
+        return mechanism
 
     def arguments(self) -> list[str]:
         """What :obj:`repr` shows between the brackets."""

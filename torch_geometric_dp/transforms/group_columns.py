@@ -9,6 +9,7 @@ from torch_geometric.utils import scatter
 
 from torch_geometric_dp.mechanisms import GRRFS
 from torch_geometric_dp.mechanisms.checks import check_integers
+from torch_geometric_dp.storage import empty, row_blocks
 from torch_geometric_dp.transforms.feature_transform import (
     feature_stores,
     short,
@@ -72,7 +73,11 @@ class GroupColumns(BaseTransform):
             x = store.x
             GRRFS(1.0, 1, 2, x.size(1)).check(x)  # Zeros and ones alone.
             group = self.group_of(x.size(1)).to(x.device)
-            store.x = scatter(x, group, dim=1, reduce='max')
+            out = empty((x.size(0), int(group.max()) + 1), x.dtype, x.device)
+            for start, stop in row_blocks(*x.shape):
+                out[start:stop] = scatter(x[start:stop], group, dim=1,
+                                          reduce='max')
+            store.x = out
         return data
 
     def __repr__(self) -> str:

@@ -27,7 +27,7 @@ one: that it has not is an assumption, and is recorded as such.
 """
 import copy
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Optional, Union
 
@@ -47,7 +47,8 @@ from torch_geometric_dp.accountant import (
 )
 from torch_geometric_dp.accountant.budget import NO_BUDGET
 from torch_geometric_dp.accountant.guarantee import Parameter
-from torch_geometric_dp.noise import NoiseSource
+from torch_geometric_dp.noise import NoiseSource, grid
+from torch_geometric_dp.storage import row_blocks
 
 # Released contents are no secret: everybody may compute their digest.
 PUBLIC = NoiseSource(bytes(32))
@@ -187,8 +188,8 @@ class PrivateTransform(BaseTransform):
         source, value = source.derive(field_name(store, field)), store[field]
         if 'n_id' not in store or value.numel() == 0:
             return source
-        tags = source.tags(_bytes(value).reshape(value.size(0), -1))
-        return source.at(store['n_id'].cpu().numpy(), tags)
+        tags = [source.tags(block) for block in _bytes(value)]
+        return source.at(store['n_id'].cpu().numpy(), np.concatenate(tags))
 
 
 def each_graph(forward: Callable[[Any], Any], batch: Any) -> Any:
@@ -269,9 +270,11 @@ def digest(source: NoiseSource,
     return source.digest(*parts).hex()
 
 
-def _bytes(value: Tensor) -> NDArray[np.uint8]:
-    if value.numel() == 0:
-        return np.empty(0, np.uint8)
-    flat = value.detach().cpu().contiguous().view(-1)
-    content: NDArray[np.uint8] = flat.view(torch.uint8).numpy()
-    return content
+def _bytes(value: Tensor) -> Iterator[NDArray[np.uint8]]:
+    # Those of the rows, block by block.
+    value = value.detach().view(1) if value.dim() == 0 else value.detach()
+    rows, width = grid(tuple(value.shape))
+    if width > 0:
+        for start, stop in row_blocks(rows, width):
+            block = value[start:stop].cpu().contiguous().view(stop - start, -1)
+            yield block.view(torch.uint8).numpy()
