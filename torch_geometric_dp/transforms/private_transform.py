@@ -276,5 +276,5 @@ def _bytes(value: Tensor) -> Iterator[NDArray[np.uint8]]:
     rows, width = grid(tuple(value.shape))
     if width > 0:
         for start, stop in row_blocks(rows, width):
-            block = value[start:stop].cpu().contiguous().view(stop - start, -1)
-            yield block.view(torch.uint8).numpy()
+            block = value[start:stop].cpu().contiguous().view(-1)
+            yield block.view(torch.uint8).numpy().reshape(stop - start, -1)
