@@ -119,9 +119,10 @@ def took(function, clock):
 
 
 def growth(task, ways, repeats=7, most=1.05):
-    """How the time of one way or more grows, each a function for every number
-    of items, which are those of the input and of the output together. The first
-    is ours, and its exponent is to be at most `most`.
+    """How the time of two ways grows, ours and the limit, each a function for
+    every number of items, which are those of the input and of the output
+    together. Our exponent is to be at most `most`. At each size, the two are
+    compared as well.
 
     Sizes take turns, so that a busy minute falls on all of them; what counts is
     processor time, and of all repeats the fastest, which was disturbed least.
@@ -134,14 +135,22 @@ def growth(task, ways, repeats=7, most=1.05):
         for name, work in ways.items():
             times[name].append([took(function, time.process_time)
                                 for function in work.values()])
-    for name, work in ways.items():
+    (ours, work), (limit, _) = ways.items()
+    for i, size in enumerate(work):
+        pairs = [(a[i], b[i]) for a, b in zip(times[ours], times[limit])]
+        low, middle, high = statistics.quantiles([b / a for a, b in pairs],
+                                                 n=4)
+        yield Row(f'{task}, {size:,} items', ours,
+                  size / statistics.median(a for a, _ in pairs), middle, low,
+                  high, limit, limit=True)
+    for name in ways:
         best = np.min(times[name], axis=0)
         low, _, high = statistics.quantiles(
             [exponent(work, each) for each in times[name]], n=4)
-        yield Growth(task, name, exponent(work, best), 'as exponent',
-                     most=most, sizes=tuple(map(int, work)),
+        yield Growth(f'{task}, time against items', name, exponent(work, best),
+                     'as exponent', most=most if name == ours else None,
+                     sizes=tuple(map(int, work)),
                      seconds=tuple(map(float, best)), low=low, high=high)
-        most = None  # The others are for comparison.
 
 
 def exponent(sizes, seconds):

@@ -41,7 +41,7 @@ def categories(k, epsilon=1.0, n=500):
     }).items()}
 
 
-def laplace(scale, n=2000):
+def laplace(scale, n=500):
     """Those with integer Laplace noise of that scale."""
     zeros = [0] * n
 
@@ -61,7 +61,7 @@ def laplace(scale, n=2000):
                                                    diffprivlib)}).items()}
 
 
-def gaussian(sigma, n=2000):
+def gaussian(sigma, n=500):
     """Those with integer Gaussian noise of that deviation."""
     zeros = [0] * n
 
