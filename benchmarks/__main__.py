@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 from benchmarks import SUITES, harness, report
+from benchmarks.goals import MissingResult
 from benchmarks.machine import machine
 from benchmarks.store import Suite, load, merge, save
 
@@ -58,13 +59,16 @@ def main():
         if args.json is not None:  # Now, in case that a later one fails.
             args.json.parent.mkdir(parents=True, exist_ok=True)
             save(args.json, stored)
-    if args.report is not None:
-        report.write(stored, args.report)
     print(f'{"Quick run, " if args.quick else ""}{len(names)} suites in '
           f'{time.perf_counter() - begin:.0f} s, {processor_time():.0f} s of '
           f'the processor')
     if failed:
         sys.exit(f'failed: {", ".join(failed)}')
+    if args.report is not None:
+        try:
+            report.write(stored, args.report)
+        except MissingResult as error:
+            sys.exit(f'no report: {error}')
 
 
 def processor_time():

@@ -1,7 +1,10 @@
 """FeatureRR against one random number a cell, against a draw from the k
 probabilities themselves, and against packages that randomise one value in k;
-how its time grows, and its memory.
+how its time grows, and its memory. In two threads against the first two, and
+otherwise in one, and in processor time.
 """
+import time
+
 import numpy as np
 import torch
 
@@ -19,7 +22,7 @@ def run(quick=False):
     rows = 20_000 if quick else 100_000
     source, x = NoiseSource.from_os(), torch.rand(rows, COLUMNS)
     limit = {LIMIT: lambda: torch.rand(rows, COLUMNS)}
-    options = {'repeats': 3 if quick else 5, 'limit': LIMIT}
+    options = {'repeats': 3 if quick else 7, 'limit': LIMIT}
     for k in (4, 16, 256, 4096):
         mechanism = FeatureRR([2.0] * COLUMNS, (0.0, 1.0), k)
         yield from compare(f'features, {k} bins', x.numel(),
@@ -31,11 +34,12 @@ def run(quick=False):
     yield from compare('features, 16 bins, an epsilon for each column',
                        x.numel(), ('FeatureRR', lambda: mechanism(x, source)),
                        limit, **options)
+    torch.set_num_threads(1)
+    options |= {'clock': time.process_time}
     plain = FeatureRR([1.0] * COLUMNS, (0.0, 1.0), 16)
     yield from compare('one value in 16', x.numel(),
                        ('FeatureRR', lambda: plain(x, source)),
                        peers.categories(16), **options)
-    torch.set_num_threads(1)
     parts = [x[:int(rows * share)] for share in (0.03, 0.1, 0.3, 1.0)]
     yield from growth('features, 16 bins', {
         'FeatureRR': {2 * part.numel(): lambda part=part: plain(part, source)

@@ -127,7 +127,7 @@ def peers(suite, task, *names):
     return answer
 
 
-def tested(*names):
+def in_tests(*names):
     """Tests, which hold in every run of them; `file::function`."""
     def answer(stored):
         for name in names:
@@ -282,11 +282,11 @@ GOALS = (
     Goal(NOISE, '10^8 labels with at most 1,024 MiB beyond input and output',
          measured('labels', '^100,000,000 labels', 'memory')),
     Goal(NOISE, 'LabelRR: the stated epsilon to 1e-12, from the integers; 10^6 '
-         'draws by a chi-square test', tested(
+         'draws by a chi-square test', in_tests(
              'mechanisms/test_randomized_response.py::test_exact_epsilon',
              'mechanisms/test_randomized_response.py::test_draws')),
     Goal(NOISE, 'one release over epochs and workers; an overdraft is refused '
-         'before noise is drawn', tested(
+         'before noise is drawn', in_tests(
              'transforms/test_private_transform.py::'
              'test_one_release_over_epochs_and_workers',
              'transforms/test_private_transform.py::'
@@ -294,7 +294,7 @@ GOALS = (
     Goal(FEATURES, 'every mechanism that can be listed has the stated epsilon '
          'to 1e-9, and never more', exact),
     Goal(FEATURES, 'continuous ones: the ratio stays under e^epsilon on the '
-         'grid, and reaches it', tested(
+         'grid, and reaches it', in_tests(
              'mechanisms/test_piecewise.py::test_exact_epsilon',
              'mechanisms/test_laplace.py::test_exact_epsilon')),
     Goal(FEATURES, 'importances beat an equal split at epsilon 4, 16, 32, 64, '
@@ -310,12 +310,12 @@ GOALS = (
          'the like', peers('features', '', 'torch.multinomial', 'diffprivlib',
                            'multi-freq-ldpy', 'pure-ldp', 'opendp')),
     Goal(EDGES, 'brute force over all graphs with 5 nodes; the chain within '
-         '0.02 of the exact law', tested(
+         '0.02 of the exact law', in_tests(
              'hrg/test_likelihood.py::test_a_draw_is_private',
              'hrg/test_release.py::test_exact_epsilon_of_the_counts',
              'hrg/test_chain.py::test_the_law_of_the_chain')),
     Goal(EDGES, 'counts and log-likelihood equal a recount after 10^6 accepted '
-         'moves', tested(
+         'moves', in_tests(
              'hrg/test_chain.py::test_what_is_kept_is_what_is_counted')),
     Goal(EDGES, 'above public edges only at epsilon 1, private share 0.3, 0.6, '
          '1 (points of accuracy)', edge_rr('public edges only'),
@@ -338,10 +338,10 @@ GOALS = (
          measured('edges', '^EdgeRR, 100,000 nodes', 'memory')),
     Goal(EDGES, 'EdgeRand faster than an N x N matrix on Cora, epsilon 1 and 6',
          measured('edges', '^EdgeRand, Cora', against='N x N')),
-    Goal(RGNN, 'brute force: epsilon of a row and of an attribute', tested(
+    Goal(RGNN, 'brute force: epsilon of a row and of an attribute', in_tests(
         'mechanisms/test_grrfs.py::test_exact_epsilon_of_a_row',
         'mechanisms/test_grrfs.py::test_exact_epsilon_of_an_attribute')),
-    Goal(RGNN, 'estimates without bias, with the variance of Eq. 3', tested(
+    Goal(RGNN, 'estimates without bias, with the variance of Eq. 3', in_tests(
         'mechanisms/test_frequency.py::'
         'test_unbiased_with_the_variance_of_equation_3',
         'mechanisms/test_frequency.py::test_more_columns_than_users')),
@@ -361,33 +361,33 @@ GOALS = (
     Goal(NIP, 'a table that says which edge release to use, at epsilon 0.5 to '
          '8 on three graphs', which_to_use),
     Goal(NIP, 'brute force over all graphs with up to 4 nodes; a graph that '
-         'breaks Eq. 11', tested(
+         'breaks Eq. 11', in_tests(
              'mechanisms/test_neighbour_sum.py::'
              'test_exact_loss_of_all_small_graphs',
              'mechanisms/test_neighbour_sum.py::'
              'test_a_graph_that_breaks_the_published_claim')),
     Goal(NIP, 'NAP without bias, with the stated variance, for all forms of '
-         'edges', tested(
+         'edges', in_tests(
              'nn/test_nap.py::test_unbiased_with_the_stated_variance',
              'nn/test_nap.py::test_forms_of_edges',
              'nn/test_nap.py::test_repeated_edges_count_once')),
     Goal(NIP, 'NAP at least 1/1.2 times the speed of SimpleConv and the noise',
          measured('layers', '^private sums', 'NAP', 'and the noise')),
-    Goal(NIP, 'DegreePreservingRR: exact ratio of a pair', tested(
+    Goal(NIP, 'DegreePreservingRR: exact ratio of a pair', in_tests(
         'mechanisms/test_degree_preserving_rr.py::'
         'test_exact_ratio_of_a_pair')),
     Goal(NIP, 'DegreePreservingRR: expected degrees within 2% of the target in '
-         'each decile, on random graphs with true degrees', tested(
+         'each decile, on random graphs with true degrees', in_tests(
              'mechanisms/test_degree_preserving_rr.py::'
              'test_expected_degrees')),
     Goal(NIP, '... on Cora, with noisy degrees, epsilon 0.5, 2, 4, 8',
          measured('edges', '^DegreePreservingRR, Cora', 'decile'),
          'targets are estimates, and degrees of neighbours are correlated'),
     Goal(NIP, 'ACA equals a loop over nodes; zero distance is finite; tau '
-         'learns', tested('nn/test_aca.py::test_a_loop_over_nodes',
+         'learns', in_tests('nn/test_aca.py::test_a_loop_over_nodes',
                           'nn/test_aca.py::test_distance_zero',
                           'nn/test_aca.py::test_tau_learns')),
-    Goal(NIP, 'Gaussian composition over hops to 1e-3', tested(
+    Goal(NIP, 'Gaussian composition over hops to 1e-3', in_tests(
         'mechanisms/test_neighbour_sum.py::test_composition_over_hops')),
     Goal(NIP, 'node-level accuracy at epsilon 4: 70% on Cora, 70% on CiteSeer, '
          '75% on Facebook', node_level),

@@ -20,8 +20,9 @@ QUICK = ('**This is a quick run**: smaller inputs and fewer repeats. Neither '
 
 def write(suites, folder):
     """RESULTS.md, and the figure that is in it."""
+    text = markdown(suites)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / 'RESULTS.md').write_text(markdown(suites))
+    (folder / 'RESULTS.md').write_text(text)
     figure(suites, folder / 'growth.png')
     print(f'wrote {folder / "RESULTS.md"} and {folder / "growth.png"}')
 
@@ -154,6 +155,8 @@ def figure(suites, path):
                     label=f'{row.name}: {row.value:.2f}')
         ax.set(xscale='log', yscale='log', title=task, ylabel='seconds',
                xlabel='items in and out')
+        ax.set_xticks(sizes, map(short, sizes))
+        ax.minorticks_off()
         if 'nodes' in task and 'against' in task:
             allowed = np.log(sizes) / np.log(sizes[0]) * seconds[0]
             ax.plot(sizes, allowed, ':', color='gray', label='log n')
@@ -167,6 +170,14 @@ def figure(suites, path):
     plt.close(fig)
 
 
+def short(size):
+    """10,000,000 as 10M."""
+    for unit, sign in ((1e6, 'M'), (1e3, 'k')):
+        if size >= unit:
+            return f'{size / unit:.3g}{sign}'
+    return f'{size:g}'
+
+
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog='python -m benchmarks.report',
                                      description=__doc__)
@@ -175,7 +186,10 @@ def main(arguments=None):
     args = parser.parse_args(arguments)
     if not args.json.exists():
         parser.error(f'there is no file {args.json}')
-    write(load(args.json), args.report)
+    try:
+        write(load(args.json), args.report)
+    except goals.MissingResult as error:
+        sys.exit(f'no report: {error}')
 
 
 if __name__ == '__main__':
