@@ -19,7 +19,7 @@ COLUMNS, LIMIT = 512, 'torch.rand'
 
 def run(quick=False):
     torch.set_num_threads(2)
-    rows = 20_000 if quick else 100_000
+    rows = 10_000 if quick else 100_000
     source, x = NoiseSource.from_os(), torch.rand(rows, COLUMNS)
     limit = {LIMIT: lambda: torch.rand(rows, COLUMNS)}
     options = {'repeats': 3 if quick else 7, 'limit': LIMIT}

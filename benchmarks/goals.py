@@ -2,7 +2,8 @@
 
 Speed and memory are rows of a suite; accuracies and audits are in the tables'
 own files; a proof by brute force is a test. What a goal needs and does not find
-is an error: a table of goals with holes would look better than it is.
+is said in the table, and is an error of the command that makes it: a table with
+holes looks better than it is.
 """
 import json
 import re
@@ -419,21 +420,31 @@ GOALS = (
 
 
 def judged(stored):
-    """Each goal with its answer; raises `MissingResult`."""
-    return [(goal, goal.answer(stored)) for goal in GOALS]
+    """Each goal with its answer, and what was missing for it."""
+    rows = []
+    for goal in GOALS:
+        try:
+            rows.append((goal, goal.answer(stored), None))
+        except MissingResult as error:
+            rows.append((goal, Answer('', None), str(error)))
+    return rows
+
+
+def missing(stored):
+    """What is not stored, though a goal needs it."""
+    return [error for _, _, error in judged(stored) if error is not None]
 
 
 def markdown(stored):
     """The table of goals, and how many are met."""
     rows = judged(stored)
     words = {True: 'met', False: '**missed**', None: 'not measured'}
-    counts = {word: sum(answer.met is met for _, answer in rows)
+    counts = {word: sum(answer.met is met for _, answer, _ in rows)
               for met, word in words.items()}
     lines = ['| | asked | found | |', '|---|---|---|---|']
-    for goal, answer in rows:
-        verdict = words[answer.met]
-        if answer.met is not True and goal.reason:
-            verdict += f': {goal.reason}'
+    for goal, answer, error in rows:
+        reason = error or (goal.reason if answer.met is not True else '')
+        verdict = words[answer.met] + (f': {reason}' if reason else '')
         lines.append(f'| {goal.part} | {goal.asked} | {answer.found} '
                      f'| {verdict} |')
     total = ', '.join(f'{count} {word.strip("*")}'

@@ -19,17 +19,27 @@ QUICK = ('**This is a quick run**: smaller inputs and fewer repeats. Neither '
 
 
 def write(suites, folder):
-    """RESULTS.md, and the figure that is in it."""
-    text = markdown(suites)
+    """RESULTS.md, and the figure that is in it; then ends the program with an
+    error if a goal could not be judged.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / 'RESULTS.md').write_text(text)
+    (folder / 'RESULTS.md').write_text(markdown(suites))
     figure(suites, folder / 'growth.png')
     print(f'wrote {folder / "RESULTS.md"} and {folder / "growth.png"}')
+    if not is_quick(suites):
+        holes = goals.missing(goals.Stored(suites))
+        if holes:
+            sys.exit('not stored, though a goal needs it:\n' +
+                     '\n'.join(dict.fromkeys(holes)))
+
+
+def is_quick(suites):
+    return any(suite.quick for suite in suites.values())
 
 
 def markdown(suites):
     suites = {name: suites[name] for name in SUITES if name in suites}
-    quick = any(suite.quick for suite in suites.values())
+    quick = is_quick(suites)
     text = ('# Results\n\n' + QUICK * quick +
             f'Made by `{FULL}`, which runs all suites, or by the same command '
             f'with names of suites, which replaces theirs (`make bench`). '
@@ -186,10 +196,7 @@ def main(arguments=None):
     args = parser.parse_args(arguments)
     if not args.json.exists():
         parser.error(f'there is no file {args.json}')
-    try:
-        write(load(args.json), args.report)
-    except goals.MissingResult as error:
-        sys.exit(f'no report: {error}')
+    write(load(args.json), args.report)
 
 
 if __name__ == '__main__':

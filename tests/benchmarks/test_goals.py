@@ -5,7 +5,6 @@ import pytest
 
 from benchmarks import goals
 from benchmarks.goals import (
-    GOALS,
     Answer,
     Goal,
     MissingResult,
@@ -84,20 +83,23 @@ def test_table(monkeypatch):
     monkeypatch.setattr(goals, 'GOALS', (
         Goal('Noise', 'fast', measured('noise', '^a$')),
         Goal('Noise', 'small', lambda stored: Answer('9', False), 'too large'),
-        Goal('Noise', 'known', goals.not_measured, 'nobody looked')))
+        Goal('Noise', 'known', goals.not_measured, 'nobody looked'),
+        Goal('Chain', 'fast', measured('hrg', ''))))
     assert goals.markdown(STORED) == (
-        '3 goals: 1 met, 1 missed, 1 not measured.\n\n'
+        '4 goals: 1 met, 1 missed, 2 not measured.\n\n'
         '| | asked | found | |\n|---|---|---|---|\n'
         '| Noise | fast | 2 [1.5, 2.5] | met |\n'
         '| Noise | small | 9 | **missed**: too large |\n'
-        '| Noise | known |  | not measured: nobody looked |\n')
+        '| Noise | known |  | not measured: nobody looked |\n'
+        "| Chain | fast |  | not measured: the suite 'hrg' is not stored: run "
+        "python -m benchmarks hrg |\n")
+    assert len(goals.missing(STORED)) == 1
 
 
 def test_every_goal_has_an_answer():
     stored = Stored(load(goals.ROOT / STORE))
-    rows = goals.judged(stored)
-    assert len(rows) == len(GOALS)
-    for goal, answer in rows:
+    assert goals.missing(stored) == []
+    for goal, answer, _ in goals.judged(stored):
         assert answer.found or answer.met is None
         # What is missed has a reason.
         assert answer.met is True or goal.reason, goal.asked
@@ -105,7 +107,7 @@ def test_every_goal_has_an_answer():
 
 def test_every_goal_of_a_suite_is_in_the_table():
     suites = load(goals.ROOT / STORE)
-    shown = [answer.found for _, answer in goals.judged(Stored(suites))]
+    shown = [answer.found for _, answer, _ in goals.judged(Stored(suites))]
     for name, suite in suites.items():
         for row in suite.rows:
             if row.met is not None and getattr(row, 'unit', '') not in (
