@@ -6,7 +6,9 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-PACKAGES = ('torch_geometric_dp', 'numpy', 'torch', 'torch-geometric', 'numba',
+from torch_geometric_dp import __version__
+
+PACKAGES = ('numpy', 'torch', 'torch-geometric', 'numba',
             'cryptography', 'pymetis', 'scipy', 'diffprivlib',
             'multi-freq-ldpy', 'pure-ldp', 'opendp')
 
@@ -19,7 +21,8 @@ def machine():
     return {'processor': _processor(), 'cores': os.cpu_count(),
             'memory': f'{memory / 2**30:.1f} GiB',
             'system': f'{platform.system()} {platform.machine()}',
-            'python': platform.python_version(), **_versions()}
+            'python': platform.python_version(),
+            'torch_geometric_dp': __version__, **_versions()}
 
 
 def _processor():
