@@ -126,6 +126,9 @@ def growth(task, ways, repeats=7, most=1.05):
 
     Sizes take turns, so that a busy minute falls on all of them; what counts is
     processor time, and of all repeats the fastest, which was disturbed least.
+    Sizes should be large: what is smaller than 32 MiB comes from memory that
+    was touched before, and what fits into a cache is faster still, so that a
+    line through small and large ones is too steep for anybody.
     """
     for work in ways.values():
         for function in work.values():

@@ -40,13 +40,13 @@ def run(quick=False):
     yield from compare('labels, 40 classes', n,
                        ('LabelRR, permanent', lambda: transform(data)), limit,
                        **options)
-    sizes = [int(n * share) for share in (0.1, 0.3, 1.0)]
-    graphs = {size: Data(y=data.y[:size].clone()) for size in sizes}
+    sizes = [int(n * times) for times in (0.5, 1.5, 5.0)]
+    graphs = {size: Data(y=torch.randint(0, 40, (size, ))) for size in sizes}
     yield from growth('labels', {
         'LabelRR': {2 * size: lambda graph=graph: transform(graph)
                     for size, graph in graphs.items()},
         LIMIT: {2 * size: integers(size) for size in sizes},
-    }, repeats=3 if quick else 9)
+    }, repeats=3 if quick else 7)
     n *= 10
     y = torch.zeros(n, dtype=torch.long)
     y[::3] = 1

@@ -86,8 +86,8 @@ def loop(graph, columns=20):
 def growths(quick, source):
     """Of a release, and of a reconstruction over four hops."""
     repeats, most = (3, 10**5) if quick else (5, 10**6)
-    x = torch.randint(0, 2, (most, 64)).float()
-    parts = [x[:int(most * share)] for share in (0.03, 0.1, 0.3, 1.0)]
+    x = torch.randint(0, 2, (2 * most, 64)).float()
+    parts = [x[:int(most * share)] for share in (0.2, 0.6, 2.0)]
     mechanism = GRRFS(10.0, SAMPLED, 2, 64)
     yield from growth('GRRFS', {
         'GRRFS': {2 * part.numel(): lambda part=part: mechanism(part, source)
@@ -95,7 +95,7 @@ def growths(quick, source):
         DRAWS: {2 * part.numel(): lambda part=part: torch.rand(part.shape)
                 for part in parts},
     }, repeats)
-    yield memory(f'GRRFS, {most:,} x 64 features',
+    yield memory(f'GRRFS, {len(x):,} x 64 features',
                  lambda: mechanism(x, source), x.nbytes)
     transform, ours, limit = ReconstructFeatures(4, 'soft'), {}, {}
     for share in (0.1, 0.3, 1.0):
