@@ -64,9 +64,13 @@ def run(quick=False):
                  f'edges', lambda: ReconstructFeatures(2)(graph), most=8192)
 
 
-def released(nodes, edges, columns):
-    """A released random graph with binary features."""
+def released(nodes, edges, columns, reach=None):
+    """A released random graph with binary features, whose edges reach as
+    far.
+    """
     edge_index = torch.randint(0, nodes, (2, edges))
+    if reach is not None:
+        edge_index[1] = (edge_index[0] + edge_index[1] % reach) % nodes
     data = Data(x=torch.randint(0, 2, (nodes, columns)).float(),
                 edge_index=torch.cat([edge_index, edge_index.flip(0)], dim=1))
     return Release(10.0, SAMPLED, 2)(data)
@@ -84,7 +88,7 @@ def loop(graph, columns=20):
 
 
 def growths(quick, source):
-    """Of a release, and of a reconstruction over four hops."""
+    """Of a release, and of a reconstruction over two hops."""
     repeats, most = (3, 10**5) if quick else (5, 10**6)
     x = torch.randint(0, 2, (2 * most, 64)).float()
     parts = [x[:int(most * share)] for share in (0.2, 0.6, 2.0)]
@@ -97,15 +101,15 @@ def growths(quick, source):
     }, repeats)
     yield memory(f'GRRFS, {len(x):,} x 64 features',
                  lambda: mechanism(x, source), x.nbytes)
-    transform, ours, limit = ReconstructFeatures(4, 'soft'), {}, {}
-    for share in (0.1, 0.3, 1.0):
-        # Few columns, and many nodes: rows that fit into a cache would be
-        # faster, and the larger graphs look worse than they are.
+    transform, ours, limit = ReconstructFeatures(2, 'soft'), {}, {}
+    for share in (0.15, 0.4, 1.0):
+        # Neighbours have numbers that are near: otherwise, what grows is the
+        # share of rows that are not in a cache.
         nodes = int(most * share)
-        graph = released(nodes, 5 * nodes, 16)
+        graph = released(nodes, 5 * nodes, 64, reach=500)
         items = 2 * graph.x.numel() + graph.num_edges
         adjacency = mean_adjacency(graph.edge_index, nodes)
         ours[items] = lambda graph=graph: transform(graph)
-        limit[items] = lambda a=adjacency, x=graph.x: propagate(a, x, 4)
+        limit[items] = lambda a=adjacency, x=graph.x: propagate(a, x, 2)
     yield from growth('reconstruction', {'ReconstructFeatures': ours,
                                          PRODUCTS: limit}, repeats)

@@ -121,7 +121,9 @@ def growth_table(suites):
             'points, both axes in logarithms, by the fastest of all repeats; '
             'in brackets the quartiles of the slopes of single repeats. Where '
             'there is a limit, its own slope stands beside ours: memory and '
-            'its caches are the same for both.\n\n![Growth](growth.png)\n\n' +
+            'its caches are the same for both. For private sums and for '
+            'reconstructions, the neighbours of a node have numbers near its '
+            'own.\n\n![Growth](growth.png)\n\n' +
             table(['task', '', 'exponent', 'items', 'goal', ''], rows))
 
 
