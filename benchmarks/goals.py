@@ -404,8 +404,10 @@ GOALS = (
     Goal(AUDIT, 'no correct mechanism is accused in 200 runs', accused),
     Goal(AUDIT, 'attacks: links, membership, features, on raw and released '
          'graphs', not_measured, 'no stored result'),
-    Goal(SCALE, 'exponent of labels at most 1.05', growth('labels', ''), MEMORY),
-    Goal(SCALE, 'exponent of features at most 1.05', growth('features', ''), MEMORY),
+    Goal(SCALE, 'exponent of labels at most 1.05',
+         growth('labels', ''), MEMORY),
+    Goal(SCALE, 'exponent of features at most 1.05',
+         growth('features', ''), MEMORY),
     Goal(SCALE, 'exponent of GRRFS at most 1.05',
          growth('reconstruction', '^GRRFS'), MEMORY),
     Goal(SCALE, 'exponent of reconstruction at most 1.05',
