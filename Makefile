@@ -51,8 +51,8 @@ types: .venv/.installed ## Check the types.
 	.venv/bin/pip install $(PIP_FLAGS) multi-freq-ldpy pure-ldp statsmodels opendp
 	@touch $@
 
-bench: .venv/.peers ## Measure speed, as ratios.
-	.venv/bin/python -m benchmarks
+bench: .venv/.peers ## Measure speed, as ratios (ARGS=--quick: in two minutes).
+	.venv/bin/python -m benchmarks $(ARGS)
 
 clean: ## Remove what the other commands made.
 	rm -rf .venv .venv-sparse build dist *.egg-info

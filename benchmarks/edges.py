@@ -1,6 +1,6 @@
 """Releases of edges against an N x N matrix, and against the limit: one random
-pair of nodes written for each pair that comes out. In one thread, and in
-processor time.
+pair of nodes written for each pair that comes out; how their time grows, and
+their memory. In one thread, and in processor time.
 """
 import math
 import statistics
@@ -10,34 +10,57 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from benchmarks.graphs import planetoid
-from benchmarks.harness import Fact, compare, peak_memory
+from benchmarks import harness
+from benchmarks.graphs import planetoid_at_hand
+from benchmarks.harness import Fact, compare, memory
+from benchmarks.papers import lap_graph
+from benchmarks.papers.edge_rand import pairs as matrix
+from tests.mechanisms.test_degree_preserving_rr import (
+    by_decile,
+    expected_degrees,
+)
 from torch_geometric_dp import transforms
-from torch_geometric_dp.mechanisms import EdgeRand, LapGraph
-from torch_geometric_dp.mechanisms.pairs import num_pairs
+from torch_geometric_dp.mechanisms import (
+    DegreePreservingRR,
+    EdgeRand,
+    LapGraph,
+)
+from torch_geometric_dp.mechanisms.pairs import num_pairs, to_pairs
 from torch_geometric_dp.noise import NoiseSource
 
-LIMIT = 'random pairs by numpy'
+LIMIT, MATRIX = 'random pairs by numpy', 'an N x N matrix'
 OUTPUTS = (10**5, 10**6, 10**7)
 NODES = (10**5, 10**6)
 
 
-def run():
+def run(quick=False):
     torch.set_num_threads(1)
-    large = graph(100_000, 1_000_000, 0.3)
-    yield from end_to_end('EdgeRR, 100,000 nodes and 1,000,000 edges, 30% '
-                          'private', large, 3, 2 * 2**30)
-    cora = planetoid('Cora')
-    cora = Data(edge_index=cora.edge_index, num_nodes=cora.num_nodes)
-    yield from end_to_end('EdgeRR, Cora, all private', cora, 15)
-    yield from end_to_end('EdgeRR, Cora, 30% private', hide(cora, 0.3), 15)
-    for epsilon in (1.0, 6.0):
-        yield from against_matrix(cora, epsilon)
-    yield from growth('EdgeRand', lambda n, out: (
-        # Flips alone make the output, but for 1,000 edges.
-        EdgeRand(math.log(num_pairs(n) / out - 1)), graph(n, 1000)))
+    nodes, edges = (10_000, 100_000) if quick else (100_000, 1_000_000)
+    large = graph(nodes, edges, 0.3)
+    yield from end_to_end(f'EdgeRR, {nodes:,} nodes and {edges:,} edges, 30% '
+                          f'private', large, 3, 2048)
+    cora = planetoid_at_hand('Cora')
+    if cora is not None:
+        cora = Data(edge_index=cora.edge_index, num_nodes=cora.num_nodes)
+        repeats = 3 if quick else 15
+        yield from end_to_end('EdgeRR, Cora, all private', cora, repeats)
+        yield from end_to_end('EdgeRR, Cora, 30% private', hide(cora, 0.3),
+                              repeats)
+        for epsilon in (1.0, 6.0):
+            yield from against_matrix(cora, epsilon, repeats)
+        yield from degrees(cora)
+    yield from growth('EdgeRand', flips_alone, quick)
     yield from growth('LapGraph', lambda n, out: (
-        LapGraph(8.0), graph(n, out)))
+        LapGraph(8.0), graph(n, out // 2), out // 2), quick)
+    # The degrees are a part of the input.
+    yield from growth('DegreePreservingRR', lambda n, out: (
+        DegreePreservingRR(4.0), graph(out // 5, 2 * out // 5),
+        2 * out // 5), quick, nodes=(None, ))
+
+
+def flips_alone(n, out):
+    """Flips alone make the output, but for 1,000 edges."""
+    return EdgeRand(math.log(num_pairs(n) / out - 1)), graph(n, 1000), out
 
 
 def graph(n, edges, share=1.0):
@@ -61,9 +84,7 @@ def hide(data, share):
 def end_to_end(task, data, repeats, most=None):
     transform = transforms.EdgeRR(1.0)
     out = transform(data)  # Compiles, too.
-    yield Fact(task, 'resident, in all',
-               peak_memory(lambda: transform(data)) / 2**20, 'MiB',
-               most=None if most is None else most / 2**20)
+    yield memory(task, lambda: transform(data), most=most)
     released = int(out.edge_private.sum()) // 2
     yield Fact(task, 'pairs that come out', released, '')
     times = []
@@ -74,24 +95,20 @@ def end_to_end(task, data, repeats, most=None):
     yield Fact(task, 'takes', statistics.median(times), 's')
 
 
-def against_matrix(data, epsilon):
-    n, source = data.num_nodes, NoiseSource.from_os()
-    mechanism = EdgeRand(epsilon)
-    out = mechanism(data.edge_index, n, source).size(1)
-    return compare(
-        f'EdgeRand, Cora at epsilon {epsilon:g}, {out:,} pairs out', out,
-        ('EdgeRand', lambda: mechanism(data.edge_index, n, source)),
-        {'an N x N matrix': lambda: matrix(data.edge_index, n, mechanism.flip),
-         LIMIT: random_pairs(n, out)}, goals={'an N x N matrix': 1.0},
-        clock=time.process_time)
-
-
-def matrix(edge_index, n, flip):
-    """The plain way, by one coin for each cell above the diagonal."""
-    edges = torch.zeros(n, n, dtype=torch.bool)
-    edges[edge_index[0], edge_index[1]] = True
-    flips = torch.rand(n, n) < flip
-    return (edges ^ flips).triu(1).nonzero().t()
+def against_matrix(data, epsilon, repeats=15):
+    n, source, ends = data.num_nodes, NoiseSource.from_os(), data.edge_index
+    for mechanism, plain in (
+        (EdgeRand(epsilon), lambda m: matrix(ends, n, m.flip)),
+        (LapGraph(epsilon), lambda m: lap_graph.pairs(ends, n, m.epsilon)),
+    ):
+        name = type(mechanism).__name__
+        out = mechanism(ends, n, source).size(1)
+        yield from compare(
+            f'{name}, Cora at epsilon {epsilon:g}', out,
+            (name, lambda m=mechanism: m(ends, n, source)),
+            {MATRIX: lambda m=mechanism, plain=plain: plain(m),
+             LIMIT: random_pairs(n, out)}, goals={MATRIX: 1.0},
+            repeats=repeats, clock=time.process_time, limit=LIMIT)
 
 
 def random_pairs(n, count):
@@ -99,21 +116,36 @@ def random_pairs(n, count):
     return lambda: generator.integers(0, n, (2, count))
 
 
-def growth(name, make):
-    """Time against output, for several numbers of nodes."""
-    source, times, counts = NoiseSource.from_os(), [], []
-    for n in NODES:
-        for wanted in OUTPUTS:
-            mechanism, data = make(n, wanted)
-            out = mechanism(data.edge_index, n, source).size(1)
-            [row] = compare(f'{name}, {n:,} nodes, {out:,} pairs out', out,
-                            (name, lambda m=mechanism, data=data: m(
-                                data.edge_index, data.num_nodes, source)),
-                            {LIMIT: random_pairs(n, out)}, repeats=5,
-                            clock=time.process_time)
-            yield row
-            times.append(out / row.rate)
-            counts.append(out)
-    slope = np.polyfit(np.log(counts), np.log(times), 1)[0]
-    yield Fact(f'{name}, time against output', 'exponent', slope, '',
-               most=1.05)
+def growth(name, make, quick=False, nodes=NODES):
+    """Time against edges in and out, for several numbers of nodes; `make`
+    returns a mechanism, a graph, and how many pairs come out of it. Where
+    `nodes` has none, the graph says how many there are.
+    """
+    source = NoiseSource.from_os()
+    for n in nodes[:1] if quick else nodes:
+        ours, limit = {}, {}
+        for items in OUTPUTS[:2] if quick else OUTPUTS:
+            mechanism, data, out = make(n, items)
+            ours[items] = lambda m=mechanism, data=data: m(
+                data.edge_index, data.num_nodes, source)
+            limit[items] = random_pairs(data.num_nodes, out)
+            output = 16 * out  # Two integers a pair.
+        task = name if n is None else f'{name}, {n:,} nodes'
+        yield from harness.growth(task, {name: ours, LIMIT: limit},
+                                  repeats=3 if quick else 5)
+        yield memory(f'{task}, {items:,} items', ours[items], output)
+
+
+def degrees(data, epsilons=(0.5, 2.0, 4.0, 8.0)):
+    """How far the expected degrees are from their targets, which come from
+    noisy degrees: in the worst of ten parts of the nodes, by target.
+    """
+    edges, n = to_pairs(data.edge_index), data.num_nodes
+    for epsilon in epsilons:
+        mechanism = DegreePreservingRR(epsilon)
+        targets = mechanism.targets(edges, n, NoiseSource.from_seed(3))
+        parts = by_decile(expected_degrees(mechanism, edges, n, targets),
+                          targets)
+        yield Fact('DegreePreservingRR, Cora', f'error of the worst decile of '
+                   f'the degrees at epsilon {epsilon:g}',
+                   100 * float(np.abs(parts - 1).max()), '%', most=2)

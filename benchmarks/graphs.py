@@ -47,6 +47,14 @@ def planetoid(name):
     return Planetoid(str(cache), name)[0]
 
 
+def planetoid_at_hand(name):
+    """The same, or nothing (which is said) where there is no such folder."""
+    if 'TORCH_GEOMETRIC_DP_DATA' in os.environ:
+        return planetoid(name)
+    print(f"'TORCH_GEOMETRIC_DP_DATA' is not set, and {name} left out")
+    return None
+
+
 @lru_cache
 def _digits():
     return DigitsGraph()[0]

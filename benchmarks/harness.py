@@ -3,23 +3,23 @@
 These machines are noisy: a time means nothing, and a ratio means something only
 if both sides were measured in one run, one after the other, again and again.
 """
-import json
 import multiprocessing
-import platform
 import resource
 import statistics
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf
 
-import numpy
+import numpy as np
 import torch
 
 
 @dataclass(frozen=True)
 class Row:
-    """One way to do it: items a second, and its speed against each of the
-    others, as the median over repeats with the quartiles.
+    """One way to do it: items a second, and its speed against that of another
+    way, as the median over repeats with the quartiles. That other way is a
+    peer, or the limit: the cheapest work that anybody must do.
     """
     task: str
     name: str
@@ -29,15 +29,18 @@ class Row:
     high: float
     against: str
     goal: float | None = None
+    limit: bool = False
+
+    @property
+    def met(self) -> bool | None:
+        return None if self.goal is None else self.ratio >= self.goal
 
     def __str__(self) -> str:
-        goal = ''
-        if self.goal is not None:
-            met = 'met' if self.ratio >= self.goal else 'MISSED'
-            goal = f'   goal {self.goal:g}: {met}'
+        goal = '' if self.goal is None else f'   goal {self.goal:.3g}: '
         return (f'{self.task}: {self.name} {self.rate:.3g}/s, '
-                f'{self.ratio:.2f} [{self.low:.2f}, {self.high:.2f}] times '
-                f'{self.against}{goal}')
+                f'{self.ratio:.3g} [{self.low:.3g}, {self.high:.3g}] times '
+                f'{self.against}{" (limit)" * self.limit}{goal}'
+                f'{verdict(self.met)}')
 
 
 @dataclass(frozen=True)
@@ -50,20 +53,44 @@ class Fact:
     least: float | None = None
     most: float | None = None
 
+    @property
+    def met(self) -> bool | None:
+        if self.least is None and self.most is None:
+            return None
+        least = -inf if self.least is None else self.least
+        most = inf if self.most is None else self.most
+        return bool(least <= self.value <= most)
+
     def __str__(self) -> str:
-        goal = ''.join(
-            f'   goal: {word} {bound:,.6g}, {"met" if met else "MISSED"}'
-            for word, bound, met in (
-                ('at least', self.least, self.value >= (self.least or -inf)),
-                ('at most', self.most, self.value <= (self.most or inf)),
-            ) if bound is not None)
-        return f'{self.task}: {self.name} {self.value:,.6g} {self.unit}{goal}'
+        goal = ''.join(f'   goal: {word} {bound:,.6g}, '
+                       for word, bound in (('at least', self.least),
+                                           ('at most', self.most))
+                       if bound is not None)
+        return (f'{self.task}: {self.name} {self.value:,.6g} {self.unit}'
+                f'{goal}{verdict(self.met)}')
+
+
+@dataclass(frozen=True)
+class Growth(Fact):
+    """The exponent with which time grows, fitted to what was measured: the
+    seconds for each number of items. Low and high are the quartiles of the
+    exponents of single repeats.
+    """
+    sizes: Sequence[float] = ()
+    seconds: Sequence[float] = ()
+    low: float = 0.0
+    high: float = 0.0
+
+
+def verdict(met: bool | None) -> str:
+    return '' if met is None else 'met' if met else 'MISSED'
 
 
 def compare(task, items, ours, peers, goals=None, repeats=15,
-            clock=time.perf_counter):
+            clock=time.perf_counter, limit=None):
     """The speed of `ours` (a name and a function) against each of `peers`: a
-    function, or a pair of a function and the number of items that it does.
+    function, or a pair of a function and the number of items that it does. One
+    of them may be the `limit`.
     """
     name, function = ours
     work = {name: (function, items)}
@@ -74,41 +101,96 @@ def compare(task, items, ours, peers, goals=None, repeats=15,
     times = {key: [] for key in work}  # Of one item.
     for _ in range(repeats):
         for key, (each, count) in work.items():
-            start = clock()
-            each()
-            times[key].append((clock() - start) / count)
+            times[key].append(took(each, clock) / count)
     rows = []
     for peer in peers:
         ratios = [b / a for a, b in zip(times[name], times[peer])]
         low, middle, high = statistics.quantiles(ratios, n=4)
         rows.append(Row(task, name, 1 / statistics.median(times[name]),
-                        middle, low, high, peer, (goals or {}).get(peer)))
+                        middle, low, high, peer, (goals or {}).get(peer),
+                        peer == limit))
     return rows
+
+
+def took(function, clock):
+    begin = clock()
+    function()
+    return clock() - begin
+
+
+def growth(task, ways, repeats=7, most=1.05):
+    """How the time of two ways grows, ours and the limit, each a function for
+    every number of items, which are those of the input and of the output
+    together. Our exponent is to be at most `most`. At each size, the two are
+    compared as well.
+
+    Sizes take turns, so that a busy minute falls on all of them; what counts is
+    processor time, and of all repeats the fastest, which was disturbed least.
+    Sizes should be large: what is smaller than 32 MiB comes from memory that
+    was touched before, and what fits into a cache is faster still, so that a
+    line through small and large ones is too steep for anybody.
+    """
+    for work in ways.values():
+        for function in work.values():
+            function()
+    times = {name: [] for name in ways}  # A row for each repeat.
+    for _ in range(repeats):
+        for name, work in ways.items():
+            times[name].append([took(function, time.process_time)
+                                for function in work.values()])
+    (ours, work), (limit, _) = ways.items()
+    for i, size in enumerate(work):
+        pairs = [(a[i], b[i]) for a, b in zip(times[ours], times[limit])]
+        low, middle, high = statistics.quantiles([b / a for a, b in pairs],
+                                                 n=4)
+        yield Row(f'{task}, {size:,} items', ours,
+                  size / statistics.median(a for a, _ in pairs), middle, low,
+                  high, limit, limit=True)
+    for name in ways:
+        best = np.min(times[name], axis=0)
+        low, _, high = statistics.quantiles(
+            [exponent(work, each) for each in times[name]], n=4)
+        yield Growth(f'{task}, time against items', name, exponent(work, best),
+                     'as exponent', most=most if name == ours else None,
+                     sizes=tuple(map(int, work)),
+                     seconds=tuple(map(float, best)), low=low, high=high)
+
+
+def exponent(sizes, seconds):
+    """The slope of a line through the points, both axes in logarithms."""
+    x, y = np.log(list(sizes)), np.log(list(seconds))
+    x = x - x.mean()
+    return float((x * y).sum() / (x * x).sum())
+
+
+def memory(task, function, output=None, most=None):
+    """The most MiB that a function had resident, in a process of its own, as a
+    fact: in all; or beyond the input, which is there before, and the bytes of
+    the output, where these are given.
+    """
+    peak, name = peak_memory(function), 'memory in all'
+    if output is not None:
+        peak -= peak_memory(lambda: None) + output
+        name = 'memory beyond input and output'
+    return Fact(task, name, max(peak, 0) / 2**20, 'MiB', most=most)
 
 
 def peak_memory(function):
     """The most bytes a function had resident, in a process of its own."""
-    def run(queue):
+    def run(end):
         torch.set_num_threads(1)  # A fork has no part in a pool of threads.
         function()
-        queue.put(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+        end.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
     context = multiprocessing.get_context('fork')
-    queue = context.Queue()
-    process = context.Process(target=run, args=(queue, ))
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=run, args=(theirs, ))
     process.start()
-    peak = queue.get()
-    process.join()
-    return peak
-
-
-def machine():
-    """What the numbers were measured on."""
-    return {'python': platform.python_version(), 'machine': platform.machine(),
-            'numpy': numpy.__version__, 'torch': torch.__version__,
-            'threads': torch.get_num_threads()}
-
-
-def to_json(rows):
-    return json.dumps({'machine': machine(),
-                       'rows': [asdict(row) for row in rows]}, indent=2)
+    theirs.close()  # So that its end is the end of it.
+    try:
+        return ours.recv()
+    except EOFError:
+        raise RuntimeError('the process whose memory was to be measured '
+                           'ended early') from None
+    finally:
+        process.join()

@@ -1,48 +1,59 @@
-"""LabelRR against one random integer a label, and its memory."""
+"""LabelRR against one random integer a label, and against packages that
+randomise one value in k; how its time grows, and its memory.
+"""
+import time
+
 import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from benchmarks.harness import compare, peak_memory
+from benchmarks import peers
+from benchmarks.harness import compare, growth, memory
 from torch_geometric_dp import PrivacyBudget
 from torch_geometric_dp.mechanisms import RandomizedResponse
 from torch_geometric_dp.noise import NoiseSource
 from torch_geometric_dp.transforms import LabelRR
 
+LIMIT = 'one integer a label'
 
-def run():
+
+def run(quick=False):
     torch.set_num_threads(1)
-    source, generator = NoiseSource.from_os(), np.random.default_rng()
-    n, rows = 10**7, []
-
-    def integers():
-        generator.integers(0, 2**64, n, dtype=np.uint64)
-
-    data = Data(y=torch.randint(0, 40, (n, )))
+    source = NoiseSource.from_os()
+    n = 10**6 if quick else 10**7
+    options = {'repeats': 3 if quick else 7, 'clock': time.process_time,
+               'limit': LIMIT}
+    limit, data = {LIMIT: integers(n)}, Data(y=torch.randint(0, 40, (n, )))
     for classes, epsilon in ((2, 1.0), (7, 1.0), (40, 5.0)):
         y = data.y % classes
         mechanism = RandomizedResponse(epsilon, classes)
-        rows += compare(f'labels, {classes} classes', n,
-                        ('randomised response', lambda m=mechanism, y=y: m(
-                            y, source)),
-                        {'one integer a label': integers},
-                        goals={'one integer a label': 0.5}, repeats=7)
+        yield from compare(
+            f'labels, {classes} classes', n,
+            ('randomised response', lambda m=mechanism, y=y: m(y, source)),
+            {**limit, **peers.categories(classes, epsilon)},
+            goals={LIMIT: 0.5}, **options)
     transform = LabelRR(1.0, 40)
-    rows += compare('labels, 40 classes', n,
-                    ('LabelRR on a graph', lambda: transform(data)),
-                    {'one integer a label': integers}, repeats=7)
+    yield from compare('labels, 40 classes', n,
+                       ('LabelRR on a graph', lambda: transform(data)), limit,
+                       **options)
     data.privacy_budget = PrivacyBudget(epsilon=1.0)
-    rows += compare('labels, 40 classes', n,
-                    ('LabelRR, permanent', lambda: transform(data)),
-                    {'one integer a label': integers}, repeats=7)
-    return rows
-
-
-def memory():
-    """Bytes beyond input and output."""
-    n = 10**8
-    y = torch.zeros(n, dtype=torch.long)  # In place before the fork.
+    yield from compare('labels, 40 classes', n,
+                       ('LabelRR, permanent', lambda: transform(data)), limit,
+                       **options)
+    sizes = [int(n * times) for times in (0.5, 1.5, 5.0)]
+    graphs = {size: Data(y=torch.randint(0, 40, (size, ))) for size in sizes}
+    yield from growth('labels', {
+        'LabelRR': {2 * size: lambda graph=graph: transform(graph)
+                    for size, graph in graphs.items()},
+        LIMIT: {2 * size: integers(size) for size in sizes},
+    }, repeats=3 if quick else 7)
+    n *= 10
+    y = torch.zeros(n, dtype=torch.long)
     y[::3] = 1
-    before = peak_memory(lambda: y.sum())
-    peak = peak_memory(lambda: LabelRR(1.0, 2)(Data(y=y)))
-    return '10^8 labels', peak - before - y.nbytes, '1024'
+    yield memory(f'{n:,} labels', lambda: LabelRR(1.0, 2)(Data(y=y)), y.nbytes,
+                 most=1024)
+
+
+def integers(n):
+    generator = np.random.default_rng()
+    return lambda: generator.integers(0, 2**64, n, dtype=np.uint64)

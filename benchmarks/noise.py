@@ -1,7 +1,12 @@
-"""The source's 64-bit integers against insecure generators."""
+"""The source's words and samplers against insecure generators, and against
+packages with integer noise.
+"""
+import time
+
 import numpy as np
 import torch
 
+from benchmarks import peers
 from benchmarks.harness import compare
 from torch_geometric_dp.noise import (
     NoiseSource,
@@ -11,28 +16,33 @@ from torch_geometric_dp.noise import (
 )
 
 
-def run():
+def run(quick=False):
     source, generator = NoiseSource.from_os(), np.random.default_rng()
     torch.set_num_threads(1)  # Like against like: one core each.
+    options = {'repeats': 7 if quick else 15, 'clock': time.process_time}
     n = 2**22
-    rows = compare(
+    yield from compare(
         '64-bit words', n, ('NoiseSource', lambda: source._words(n)), {
             'numpy integers': lambda: generator.integers(
                 0, 2**64, n, dtype=np.uint64),
             'torch.rand': lambda: torch.rand(n),
-        }, goals={'numpy integers': 1.5, 'torch.rand': 1.5})
-    rows += compare(
+        }, goals={'numpy integers': 1.5, 'torch.rand': 1.5}, **options)
+    yield from compare(
         'uniforms', n, ('uniforms', lambda: uniforms(source, n)), {
             'numpy random': lambda: generator.random(n),
             'torch.rand double': lambda: torch.rand(n, dtype=torch.double),
-        })
-    n = 2**18
-    rows += compare(
-        'Laplace noise', n,
-        ('discrete_laplace', lambda: discrete_laplace(source, 100.0, n)),
-        {'numpy laplace': lambda: generator.laplace(size=n)})
-    rows += compare(
-        'Gaussian noise', n,
-        ('discrete_gaussian', lambda: discrete_gaussian(source, 100.0, n)),
-        {'numpy normal': lambda: generator.normal(size=n)})
-    return rows
+        }, limit='numpy random', **options)
+    m, scale = 2**16 if quick else 2**18, 100.0
+    yield from compare(
+        'Laplace noise', m,
+        ('discrete_laplace', lambda: discrete_laplace(source, scale, m)), {
+            'numpy laplace': lambda: generator.laplace(size=m),
+            'torch Laplace': lambda: torch.distributions.Laplace(
+                0.0, scale).sample((m, )), **peers.laplace(scale),
+        }, limit='numpy laplace', **options)
+    yield from compare(
+        'Gaussian noise', m,
+        ('discrete_gaussian', lambda: discrete_gaussian(source, scale, m)), {
+            'numpy normal': lambda: generator.normal(size=m),
+            'torch.randn': lambda: torch.randn(m), **peers.gaussian(scale),
+        }, limit='numpy normal', **options)

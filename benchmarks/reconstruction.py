@@ -1,110 +1,115 @@
 """GRRFS and the reconstruction of features against plain loops over the columns
-(RGNN, Algorithm 2), and against the sparse products that a reconstruction needs
-at the least, on a graph of Cora's size.
+(RGNN, Algorithms 1 and 2), and against the sparse products that a
+reconstruction needs at the least, on a graph of Cora's size; how their time
+grows, and their memory. In one thread, and in processor time.
 """
-import numpy as np
+import time
+
 import torch
 from torch_geometric.data import Data
-from torch_geometric.utils import add_self_loops, scatter
 
-from benchmarks.harness import compare, peak_memory
+from benchmarks import peers
+from benchmarks.harness import compare, growth, memory
+from benchmarks.papers.grrfs import release
+from benchmarks.papers.reconstruct_features import estimates
 from torch_geometric_dp.mechanisms import GRRFS
-from torch_geometric_dp.mechanisms.propagation import mean_adjacency
+from torch_geometric_dp.mechanisms.propagation import (
+    mean_adjacency,
+    propagate,
+)
 from torch_geometric_dp.noise import NoiseSource
 from torch_geometric_dp.transforms import GRRFS as Release
 from torch_geometric_dp.transforms import ReconstructFeatures
 
-NODES, EDGES, COLUMNS, SAMPLED, HOPS = 2708, 5278, 1433, 10, 16
+SAMPLED, HOPS = 10, 16
+LOOP, PRODUCTS = 'a loop over the columns', 'one sparse product a hop'
+DRAWS = 'torch.rand'
 
 
-def run():
-    torch.set_num_threads(2)
-    source, rows = NoiseSource.from_os(), []
+def run(quick=False):
+    torch.set_num_threads(1)
+    nodes, columns = (1000, 200) if quick else (2708, 1433)
+    options = {'repeats': 3 if quick else 5, 'clock': time.process_time}
+    source = NoiseSource.from_os()
     for size in (2, 3):
-        x = torch.randint(0, size, (NODES, COLUMNS)).float()
-        mechanism = GRRFS(10.0, SAMPLED, size, COLUMNS)
-        rows += compare(f'GRRFS, {size} values', x.numel(),
-                        ('GRRFS', lambda m=mechanism, x=x: m(x, source)), {
-                            'a loop over the columns':
-                            lambda x=x, size=size: loop_release(x, size, 1.0),
-                        }, goals={'a loop over the columns': 15}, repeats=3)
-    graph = released(NODES, EDGES, COLUMNS)
-    adjacency = mean_adjacency(graph.edge_index, NODES)
+        x = torch.randint(0, size, (nodes, columns)).float()
+        mechanism = GRRFS(10.0, SAMPLED, size, columns)
+        yield from compare(
+            f'GRRFS, {size} values', x.numel(),
+            ('GRRFS', lambda m=mechanism, x=x: m(x, source)),
+            {LOOP: lambda x=x, size=size: release(x.numpy(), size, SAMPLED,
+                                                  1.0),
+             DRAWS: lambda x=x: torch.rand(x.shape)}, limit=DRAWS,
+            goals={LOOP: 15}, **options)
+    x = torch.randint(0, 2, (nodes, 100))
+    single = GRRFS(1.0, 1, 2, 100)
+    yield from compare('GRRFS, one column of 100 sampled', x.numel(),
+                       ('GRRFS', lambda: single(x, source)),
+                       peers.sampled_columns(x[:50].numpy(), 1.0), **options)
+    graph = released(nodes, 2 * nodes, columns)
+    adjacency = mean_adjacency(graph.edge_index, nodes)
     for output in ('soft', 'hard', 'expectation'):
         transform = ReconstructFeatures(HOPS, output)
-        rows += compare(f'reconstruction, {output}', graph.x.numel(),
-                        (output, lambda t=transform: t(graph)), {
-                            'a loop over the columns': loop(graph),
-                            'one sparse product a hop':
-                            lambda: products(adjacency, graph.x),
-                        }, goals={'a loop over the columns': 50,
-                                  'one sparse product a hop': 0.5}, repeats=3)
-    return rows
+        yield from compare(
+            f'reconstruction, {output}', graph.x.numel(),
+            (output, lambda t=transform: t(graph)),
+            {LOOP: loop(graph), PRODUCTS: lambda: propagate(
+                adjacency, graph.x, HOPS)}, limit=PRODUCTS,
+            goals={LOOP: 50, PRODUCTS: 0.5}, **options)
+    yield from growths(quick, source)
+    graph = (released(10**5, 5 * 10**5, 32) if quick else
+             released(10**6, 5 * 10**6, 128))
+    yield memory(f'reconstruction, {graph.num_nodes:,} nodes x '
+                 f'{graph.num_features} features with {graph.num_edges:,} '
+                 f'edges', lambda: ReconstructFeatures(2)(graph), most=8192)
 
 
-def released(nodes, edges, columns):
-    """A released random graph with binary features."""
+def released(nodes, edges, columns, reach=None):
+    """A released random graph with binary features, whose edges reach as
+    far.
+    """
     edge_index = torch.randint(0, nodes, (2, edges))
+    if reach is not None:
+        edge_index[1] = (edge_index[0] + edge_index[1] % reach) % nodes
     data = Data(x=torch.randint(0, 2, (nodes, columns)).float(),
                 edge_index=torch.cat([edge_index, edge_index.flip(0)], dim=1))
     return Release(10.0, SAMPLED, 2)(data)
 
 
-def loop_release(x, size, epsilon_x):
-    """The plain way to release: a choice for each row, then column by column,
-    with noise that is neither secret nor exact.
-    """
-    x = x.numpy()
-    n, d = x.shape
-    keep = np.exp(epsilon_x) / (np.exp(epsilon_x) + size - 1)
-    chosen = np.zeros((n, d), bool)
-    for row in range(n):
-        chosen[row, np.random.choice(d, SAMPLED, replace=False)] = True
-    out = np.empty_like(x)
-    for i in range(d):
-        other = (x[:, i] + np.random.randint(1, size, n)) % size
-        response = np.where(np.random.rand(n) < keep, x[:, i], other)
-        out[:, i] = np.where(chosen[:, i], response,
-                             np.random.randint(0, size, n))
-    return out
-
-
 def loop(graph, columns=20):
-    """The plain way to reconstruct, Algorithm 2, on some of the columns."""
-    (source, target), _ = add_self_loops(graph.edge_index)
-    n, d, m, size = graph.num_nodes, graph.num_features, SAMPLED, 2
-    keep = np.exp(1.0) / (np.exp(1.0) + size - 1)
-    other = (1 - keep) / (size - 1)
+    """The plain way to reconstruct, on some of the columns."""
+    sizes = [2] * graph.num_features
 
     def reconstruct():
-        out = []
-        for i in range(columns):
-            share = torch.nn.functional.one_hot(graph.x[:, i].long(), size)
-            share = share.float()
-            for _ in range(HOPS):
-                share = scatter(share[source], target, dim_size=n,
-                                reduce='mean')
-            estimate = (d * share / (m * (keep - other)) +
-                        (m - d - m * size * other) / (m * size *
-                                                      (keep - other)))
-            out.append(estimate.argmax(dim=1))
-        return torch.stack(out, dim=1)
+        return torch.stack([estimate.argmax(dim=1) for estimate in estimates(
+            graph.x, graph.edge_index, sizes, SAMPLED, 1.0, HOPS, columns)])
 
-    return reconstruct, n * columns
+    return reconstruct, graph.num_nodes * columns
 
 
-def products(adjacency, x):
-    """As many sparse products as there are hops, and nothing else."""
-    for _ in range(HOPS):
-        x = adjacency @ x
-    return x
-
-
-def memory():
-    """The most that a reconstruction of a large graph has resident, its input
-    and output among it, and all that Python needs.
-    """
-    graph = released(10**6, 5 * 10**6, 128)
-    peak = peak_memory(lambda: ReconstructFeatures(2)(graph))
-    return ('reconstruction of 1,000,000 nodes x 128 features with 10,000,000 '
-            'edges, all in all', peak, '8192 MiB')
+def growths(quick, source):
+    """Of a release, and of a reconstruction over two hops."""
+    repeats, most = (3, 10**5) if quick else (5, 10**6)
+    x = torch.randint(0, 2, (2 * most, 64)).float()
+    parts = [x[:int(most * share)] for share in (0.2, 0.6, 2.0)]
+    mechanism = GRRFS(10.0, SAMPLED, 2, 64)
+    yield from growth('GRRFS', {
+        'GRRFS': {2 * part.numel(): lambda part=part: mechanism(part, source)
+                  for part in parts},
+        DRAWS: {2 * part.numel(): lambda part=part: torch.rand(part.shape)
+                for part in parts},
+    }, repeats)
+    yield memory(f'GRRFS, {len(x):,} x 64 features',
+                 lambda: mechanism(x, source), x.nbytes)
+    transform, ours, limit = ReconstructFeatures(2, 'soft'), {}, {}
+    for share in (0.15, 0.4, 1.0):
+        # Neighbours have numbers that are near: otherwise, what grows is the
+        # share of rows that are not in a cache.
+        nodes = int(most * share)
+        graph = released(nodes, 5 * nodes, 64, reach=500)
+        items = 2 * graph.x.numel() + graph.num_edges
+        adjacency = mean_adjacency(graph.edge_index, nodes)
+        ours[items] = lambda graph=graph: transform(graph)
+        limit[items] = lambda a=adjacency, x=graph.x: propagate(a, x, 2)
+    yield from growth('reconstruction', {'ReconstructFeatures': ours,
+                                         PRODUCTS: limit}, repeats)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from benchmarks.papers.feature_rr import transition_matrix
 from tests.conftest import FALSE_ALARM
 from torch_geometric_dp import noise
 from torch_geometric_dp.mechanisms import FeatureRR
@@ -19,18 +20,11 @@ from torch_geometric_dp.noise import NoiseSource
 UNIT = (0.0, 1.0)
 
 
-def plain(epsilon, k):
-    """Algorithm 1 as it stands."""
-    t, u = np.mgrid[:k, :k]
-    weights = np.exp(-np.abs(u - t) * epsilon / (k - 1))
-    return weights / weights.sum(axis=1, keepdims=True)
-
-
 @pytest.mark.parametrize('k', [2, 3, 5, 16, 257])
 @pytest.mark.parametrize('epsilon', [1e-3, 0.1, 1.0, 5.0, 10.0])
 def test_exact_epsilon(k, epsilon):
     matrix = FeatureRR(epsilon, bins=k).transition_matrix()
-    assert np.allclose(matrix, plain(epsilon, k), rtol=1e-8)
+    assert np.allclose(matrix, transition_matrix(epsilon, k), rtol=1e-8)
     # All pairs of inputs, all outputs.
     log = np.log(matrix)
     loss = (log.max(axis=0) - log.min(axis=0)).max()
@@ -108,7 +102,7 @@ def test_columns_have_their_own_epsilon():
 def test_expected_error(decode):
     k, epsilon, value = 5, 1.3, 0.37
     mechanism = FeatureRR(epsilon, UNIT, k, decode)
-    matrix, centres = plain(epsilon, k), (np.arange(k) + 0.5) / k
+    matrix, centres = transition_matrix(epsilon, k), (np.arange(k) + 0.5) / k
     code = {
         'none': centres,
         'unbiased': np.linalg.solve(matrix, centres),
@@ -213,7 +207,8 @@ def test_rejection_has_no_bias(monkeypatch):
     out = mechanism(torch.zeros(10**5, 1), NoiseSource.from_seed(0)).numpy()
     module._table.cache_clear()
     counts = np.bincount((out.ravel() * 3).astype(int), minlength=3)
-    assert stats.chisquare(counts, plain(0.5, 3)[0] * 1e5).pvalue > FALSE_ALARM
+    expected = transition_matrix(0.5, 3)[0] * 1e5
+    assert stats.chisquare(counts, expected).pvalue > FALSE_ALARM
 
 
 @pytest.mark.parametrize('arguments, message', [

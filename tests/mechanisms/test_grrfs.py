@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from benchmarks.papers.grrfs import law
 from tests.conftest import FALSE_ALARM
 from torch_geometric_dp import noise
 from torch_geometric_dp.mechanisms import GRRFS, grrfs
@@ -29,26 +30,6 @@ def promised(epsilon):
 
 def rows_of(sizes):
     return list(itertools.product(*map(range, sizes)))
-
-
-def law(sizes, m, epsilon_x):
-    """All rows against all releases, as the paper tells it: a choice of m
-    columns, randomised response there, and uniform values elsewhere.
-    """
-    rows, e = rows_of(sizes), math.exp(epsilon_x)
-    matrix = np.zeros((len(rows), len(rows)))
-    choices = list(itertools.combinations(range(len(sizes)), m))
-    for chosen in choices:
-        for (i, row), (j, out) in itertools.product(enumerate(rows),
-                                                    enumerate(rows)):
-            p = 1.0
-            for c, size in enumerate(sizes):
-                if c not in chosen:
-                    p /= size
-                else:
-                    p *= (e if row[c] == out[c] else 1.0) / (e + size - 1)
-            matrix[i, j] += p / len(choices)
-    return matrix
 
 
 def exact_law(mechanism):

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from benchmarks.papers.nap import weights
 from tests.conftest import FALSE_ALARM
 from torch_geometric_dp.mechanisms import NeighbourSum, paper_weights
 from torch_geometric_dp.noise import NoiseSource
@@ -270,15 +271,6 @@ def test_noise(delta):
     assert variance.shape == (n, )
 
 
-def printed_weights(a, rank, cap):
-    """Eq. 11, word by word."""
-    degree = a.sum(0)
-    return [min((min(rank[u] / sum(rank[j] for j in range(len(a)) if a[k, j]) *
-                     (cap - degree[k]) + 1, cap / degree[k])
-                 for k in range(len(a)) if a[u, k]), default=1.0)
-            for u in range(len(a))]
-
-
 def loss_of_node(a, weight, k, cap):
     """What removing node k costs, in units of epsilon, where the weights are
     public: all rows are (1, 0, ..., 0), and the noise has scale 2 cap / weight.
@@ -293,13 +285,13 @@ def test_a_graph_that_breaks_the_published_claim():
     # each leaf has but one neighbour: removing it costs twice epsilon.
     star = np.zeros((4, 4), int)
     star[0, 1:] = star[1:, 0] = 1
-    weight = printed_weights(star, [1.0] * 4, 3)
+    weight = weights(star, [1.0] * 4, 3)
     assert weight == [3.0, 1.0, 1.0, 1.0]
     assert loss_of_node(star, weight, 0, 3) == 2.0
     # With m leaves, (m + 1) / 2 times.
     big = np.zeros((21, 21), int)
     big[0, 1:] = big[1:, 0] = 1
-    weight = printed_weights(big, [1.0] * 21, 20)
+    weight = weights(big, [1.0] * 21, 20)
     assert loss_of_node(big, weight, 0, 20) == 10.5
     # And the weights are no secret only if the degrees are none: without the
     # centre, a leaf's noise has another scale, and no epsilon bounds the ratio.
@@ -307,7 +299,7 @@ def test_a_graph_that_breaks_the_published_claim():
     path[0, 1] = path[1, 0] = path[1, 2] = path[2, 1] = 1
     less = path.copy()
     less[2] = less[:, 2] = 0
-    one, two = (1.0 / printed_weights(g, [1.0] * 4, 3)[0]
+    one, two = (1.0 / weights(g, [1.0] * 4, 3)[0]
                 for g in (path, less))
     assert one != two
     ratio = [abs(z) / two - abs(z) / one for z in (10, 1000, 10**5)]
@@ -326,7 +318,7 @@ def test_weights_of_the_paper(cap):
             weight = paper_weights(edges, torch.tensor(rank), cap)
             degree = a.sum(0)
             own = [cap / d if d else math.inf for d in degree]
-            expected = np.minimum(printed_weights(a, rank, cap), own)
+            expected = np.minimum(weights(a, rank, cap), own)
             assert np.allclose(weight, expected)
             worst = max(worst, *(loss_of_node(a, weight.tolist(), k, cap)
                                  for k in range(4)))

@@ -1,4 +1,3 @@
-import math
 
 import pytest
 import torch
@@ -8,6 +7,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.transforms import ToSparseTensor
 from torch_geometric.utils import to_torch_coo_tensor, to_torch_csr_tensor
 
+from benchmarks.papers.reconstruct_features import estimates
 from torch_geometric_dp import PrivacyAccountant, PrivacyBudget
 from torch_geometric_dp.mechanisms.propagation import mean_adjacency
 from torch_geometric_dp.transforms import (
@@ -39,26 +39,18 @@ def project(row):
 
 
 def algorithm_2(data, sizes, m, epsilon_x, hops, output):
-    """One feature at a time, as it is printed."""
-    d, hop = len(sizes), mean_adjacency(data.edge_index, data.num_nodes)
-    hop, out = hop.to_dense().double(), []
-    for i, size in enumerate(sizes):
-        share = torch.nn.functional.one_hot(data.x[:, i].long(), size).double()
-        for _ in range(hops):
-            share = hop @ share
-        e = math.exp(epsilon_x)
-        p, q = e / (e + size - 1), 1 / (e + size - 1)
-        estimate = d * share / (m * (p - q)) + (m - d - m * size * q) / (
-            m * size * (p - q))
+    """The estimates as they are printed, in the form that is asked for."""
+    out = []
+    for size, estimate in zip(sizes, estimates(
+            data.x, data.edge_index, sizes, m, epsilon_x, hops)):
         if output == 'hard':
             out.append(estimate.argmax(dim=1, keepdim=True).double())
         elif output == 'expectation':
             out.append((estimate * torch.arange(size)).sum(1, keepdim=True))
         else:
-            near = torch.tensor([project(row) for row in estimate.tolist()],
-                                dtype=torch.double)
+            near = torch.tensor([project(row) for row in estimate.tolist()])
             out.append(near[:, 1:] if size == 2 else near)
-    return torch.cat(out, dim=1)
+    return torch.cat(out, dim=1).double()
 
 
 @pytest.mark.parametrize('cells', [1, 2**22])

@@ -1,0 +1,80 @@
+"""python -m benchmarks.compare old.json new.json: what has become worse?
+
+Ratios, exponents and memory are compared, never times. It ends with 1 if one of
+them is worse: a ratio that has lost more than 30%, memory that has grown by
+more than 30% (and 16 MiB, which is what a process has by chance), an exponent
+that has grown by more than 0.1. What is missing in one of the two is said.
+"""
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks.harness import Growth, Row
+from benchmarks.store import load
+
+WORSE, CHANCE, STEEPER = 0.3, 16, 0.1
+
+
+def measures(suites):
+    """What is compared, by suite, task and name."""
+    return {(suite, row.task, row.name, getattr(row, 'against', '')): row
+            for suite, run in suites.items() for row in run.rows
+            if isinstance(row, (Row, Growth)) or row.unit == 'MiB'}
+
+
+def worsened(old, new):
+    """In what way, or nothing."""
+    if isinstance(old, Row):
+        if new.ratio < (1 - WORSE) * old.ratio:
+            return f'{old.ratio:.3g} times, and now {new.ratio:.3g}'
+    elif isinstance(old, Growth):
+        if new.value > old.value + STEEPER:
+            return f'an exponent of {old.value:.3f}, and now {new.value:.3f}'
+    elif new.value > (1 + WORSE) * old.value + CHANCE:
+        return f'{old.value:,.0f} MiB, and now {new.value:,.0f}'
+    return None
+
+
+def compare(old, new):
+    """Lines to print: what is worse, and what is missing; and how many
+    measures both have.
+    """
+    old, new = measures(old), measures(new)
+    worse, missing = [], []
+    for key, row in old.items():
+        if key not in new:
+            missing.append(f'only in the old one: {shown(key)}')
+        elif (change := worsened(row, new[key])) is not None:
+            worse.append(f'WORSE: {shown(key)}: {change}')
+    missing += [f'only in the new one: {shown(key)}'
+                for key in new if key not in old]
+    return worse, missing, len(old.keys() & new.keys())
+
+
+def shown(key):
+    suite, task, name, against = key
+    return f'{suite}: {task}: {name}' + (f' against {against}' if against
+                                         else '')
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(
+        prog='python -m benchmarks.compare', description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('old', type=Path)
+    parser.add_argument('new', type=Path)
+    args = parser.parse_args(arguments)
+    for path in (args.old, args.new):
+        if not path.exists():
+            parser.error(f'there is no file {path}')
+    worse, missing, common = compare(load(args.old), load(args.new))
+    print('\n'.join([*missing, *worse,
+                     f'{common} measures in both, {len(worse)} of them worse, '
+                     f'{len(missing)} in one alone']))
+    if common == 0:
+        print('nothing to compare')
+    return 1 if worse or common == 0 else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,68 @@
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.compare import main
+from benchmarks.harness import Fact
+from benchmarks.store import save
+from tests.benchmarks.test_store import ROWS, SUITE
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A function that stores two suites, and compares them."""
+    def run(old, new, name='noise'):
+        paths = [tmp_path / 'old.json', tmp_path / 'new.json']
+        save(paths[0], {'noise': replace(SUITE, rows=old)})
+        save(paths[1], {name: replace(SUITE, rows=new)})
+        return main([str(path) for path in paths])
+    return run
+
+
+def test_equal_files_pass(files, capsys):
+    assert files(ROWS, ROWS) == 0
+    assert '3 measures in both, 0 of them worse' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize('place, change, worse', [
+    (0, {'ratio': 1.41}, False),
+    (0, {'ratio': 1.39}, True),
+    (0, {'ratio': 20.0}, False),
+    (0, {'rate': 1.0}, False),  # A time is nothing.
+    (1, {'value': 30.0}, False),  # Within what a process has by chance.
+    (1, {'value': 40.0}, True),
+    (1, {'value': 0.0}, False),
+    (2, {'value': 1.1}, False),
+    (2, {'value': 1.12}, True),
+    (2, {'seconds': (9.0, 90.0)}, False),
+])
+def test_what_is_worse(files, capsys, place, change, worse):
+    new = list(ROWS)
+    new[place] = replace(ROWS[place], **change)
+    assert files(ROWS, tuple(new)) == int(worse)
+    assert ('WORSE: noise: ' + ROWS[place].task in
+            capsys.readouterr().out) == worse
+
+
+def test_times_are_never_compared(files, capsys):
+    slow = Fact('d', 'takes', 1.0, 's', most=2.0)
+    assert files((*ROWS, slow), (*ROWS, replace(slow, value=900.0))) == 0
+
+
+def test_what_is_missing_is_said(files, capsys):
+    assert files(ROWS, ROWS[:2]) == 0
+    assert 'only in the old one: noise: c: ours' in capsys.readouterr().out
+    assert files(ROWS[1:], ROWS) == 0
+    assert ('only in the new one: noise: a: ours against numpy' in
+            capsys.readouterr().out)
+
+
+def test_nothing_in_common_is_no_success(files, capsys):
+    assert files(ROWS, ROWS, name='hrg') == 1
+    assert 'nothing to compare' in capsys.readouterr().out
+
+
+def test_missing_files(tmp_path, capsys):
+    with pytest.raises(SystemExit) as info:
+        main([str(tmp_path / 'none.json')] * 2)
+    assert info.value.code == 2
