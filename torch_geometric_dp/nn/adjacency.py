@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.typing import SparseTensor
 from torch_geometric.utils import is_torch_sparse_tensor, to_edge_index
 
+from torch_geometric_dp._jit import jit
 from torch_geometric_dp.mechanisms.pairs import check_edge_index
 from torch_geometric_dp.noise import distinct
 
@@ -25,10 +27,18 @@ def distinct_edges(adjacency: Any, num_nodes: int) -> Tensor:
         adjacency = _from_sparse(adjacency, num_nodes)
     check_edge_index(adjacency, num_nodes)
     source, target = adjacency.cpu().numpy().astype(np.int64, copy=False)
-    target, source = np.divmod(distinct(target * num_nodes + source),
-                               max(num_nodes, 1))
-    edges = torch.from_numpy(np.stack([source, target]))
-    return edges.to(adjacency.device)
+    keys = distinct(target * num_nodes + source)
+    edges = np.empty((2, len(keys)), np.int64)
+    _split(keys, num_nodes, edges)
+    return torch.from_numpy(edges).to(adjacency.device)
+
+
+@jit
+def _split(keys: NDArray[np.int64], num_nodes: int,
+           edges: NDArray[np.int64]) -> None:
+    for i in range(keys.size):
+        target = keys[i] // num_nodes
+        edges[0, i], edges[1, i] = keys[i] - target * num_nodes, target
 
 
 def _from_sparse(adjacency: Any, num_nodes: int) -> Tensor:

@@ -36,10 +36,18 @@ from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.data.storage import BaseStorage
 from torch_geometric.transforms import BaseTransform
 
+from torch_geometric_dp._jit import jit
 from torch_geometric_dp.accountant import Guarantee, PrivacyAccountant, Release
 from torch_geometric_dp.mechanisms.checks import check_integer
 from torch_geometric_dp.mechanisms.pairs import MOST_NODES, check_edge_index
-from torch_geometric_dp.noise import NoiseSource
+from torch_geometric_dp.noise import (
+    BLOCK_WORDS,
+    NoiseSource,
+    Words,
+    distinct,
+)
+
+Keys = NDArray[np.int64]
 
 ON_EXCESS = ('drop', 'refuse')
 
@@ -103,28 +111,35 @@ class BoundDegree(BaseTransform):
         return data
 
     def _bound(self, store: BaseStorage) -> None:
-        low, high = self._ends(store)
-        keys, place = np.unique(high * MOST_NODES + low, return_inverse=True)
-        high, low = np.divmod(keys, MOST_NODES)
-        # The key alone decides on the order: never the graph.
-        words = self._source.gather(high, low, MOST_NODES, 2)[:, 0]
-        order = np.lexsort((keys, words))
-        keep = ((_places(low, high, order) < self.max_degree)
-                & (_places(high, low, order) < self.max_degree))
+        columns, num_nodes = self._keys(store)
+        edges = distinct(columns.copy())
+        words = self._words(edges)
+        order = np.argsort(words)
+        if (np.diff(words[order]) == 0).any():  # Hardly ever.
+            order = np.lexsort((edges, words))
+        degree = np.zeros(num_nodes, np.int64)
+        keep = _first_at_both_ends(edges, order, self.max_degree, degree)
         if keep.all():
             return
         if self.on_excess == 'refuse':
-            ends = np.concatenate([low, high[low != high]])
-            degree = np.bincount(ends)
             raise ValueError(
                 f"'max_degree' must be at least {degree.max()}: so many edges "
                 f"has node {degree.argmax()} (got {self.max_degree})")
-        columns = torch.from_numpy(np.flatnonzero(keep[place]))
-        _select(store, columns)
+        _select(store, torch.from_numpy(_where(columns, edges, keep,
+                                               num_nodes)))
 
-    def _ends(self, store: BaseStorage) -> tuple[NDArray[np.int64], ...]:
-        # The smaller and the larger end of each column; nodes of two types
-        # have different numbers.
+    def _words(self, edges: Keys) -> Words:
+        # The key alone decides on the order: never the graph.
+        words = np.empty(len(edges), np.uint64)
+        for start in range(0, len(edges), BLOCK_WORDS):
+            high, low = np.divmod(edges[start:start + BLOCK_WORDS], MOST_NODES)
+            words[start:start + BLOCK_WORDS] = self._source.gather(
+                high, low, MOST_NODES, 2)[:, 0]
+        return words
+
+    def _keys(self, store: BaseStorage) -> tuple[Keys, int]:
+        # The larger and the smaller end of each column in one number, and how
+        # many nodes there are; nodes of two types have different numbers.
         edge_index, offset = _edge_index(store), 0
         sizes = store.size() if store._key is not None else (
             store._parent().num_nodes, ) * 2
@@ -134,7 +149,8 @@ class BoundDegree(BaseTransform):
         if store._key is not None and store._key[0] != store._key[-1]:
             offset = int(sizes[0])
         u, v = edge_index.detach().cpu().numpy().astype(np.int64, copy=False)
-        return np.minimum(u, v + offset), np.maximum(u, v + offset)
+        u, v = np.ascontiguousarray(u), np.ascontiguousarray(v)
+        return _fill_keys(u, v, offset), max(sizes) + offset
 
     def _entry(self) -> Release:
         cap = self.max_degree
@@ -157,23 +173,48 @@ class BoundDegree(BaseTransform):
         return f"{self.__class__.__name__}({', '.join(args)})"
 
 
-def _places(ends: NDArray[np.int64], others: NDArray[np.int64],
-            order: NDArray[np.int64]) -> NDArray[np.int64]:
-    # The place of each edge among all edges at its end, in the given order.
-    count = len(ends)
-    both = np.concatenate([ends, others])
-    rank = np.empty(count, np.int64)
-    rank[order] = np.arange(count)
-    loop = np.concatenate([np.zeros(count, bool), ends == others])
-    edge = np.flatnonzero(~loop)  # A self-loop stands at its node once.
-    edge = edge[np.lexsort((rank[edge % count], both[edge]))]
-    node = both[edge]
-    first = np.ones(len(node), bool)
-    first[1:] = node[1:] != node[:-1]
-    start = np.maximum.accumulate(np.where(first, np.arange(len(node)), 0))
-    places = np.zeros(2 * count, np.int64)
-    places[edge] = np.arange(len(node)) - start
-    return places[:count]
+@jit
+def _fill_keys(u: Keys, v: Keys, offset: int) -> Keys:
+    out = np.empty_like(u)
+    for i in range(u.size):
+        a, b = u[i], v[i] + offset
+        out[i] = max(a, b) * MOST_NODES + min(a, b)
+    return out
+
+
+@jit
+def _first_at_both_ends(edges: Keys, order: Keys, cap: int,
+                        degree: Keys) -> NDArray[np.bool_]:
+    # Whether each edge is among the first ones, in the given order, at both of
+    # its ends. A self-loop stands at its node once.
+    keep = np.empty(edges.size, np.bool_)
+    for i in order:
+        high, low = edges[i] // MOST_NODES, edges[i] % MOST_NODES
+        keep[i] = degree[high] < cap and degree[low] < cap
+        degree[high] += 1
+        if low != high:
+            degree[low] += 1
+    return keep
+
+
+@jit
+def _where(columns: Keys, edges: Keys, keep: NDArray[np.bool_],
+           num_nodes: int) -> Keys:
+    # The columns whose edges are kept. Those with one larger end stand side by
+    # side among the edges.
+    first, count = np.zeros(num_nodes + 1, np.int64), 0
+    for edge in edges:
+        first[edge // MOST_NODES + 1] += 1
+    first = np.cumsum(first)
+    out = np.empty(columns.size, np.int64)
+    for i in range(columns.size):
+        high = columns[i] // MOST_NODES
+        at = first[high] + np.searchsorted(edges[first[high]:first[high + 1]],
+                                           columns[i])
+        if keep[at]:
+            out[count] = i
+            count += 1
+    return out[:count]
 
 
 def _select(store: BaseStorage, columns: Tensor) -> None:

@@ -80,8 +80,9 @@ class DegreePreservingRR(EdgeTransform):
             raise ValueError(f"unit='node' needs a graph with one type of "
                              f"private edges: a node has edges in all of them "
                              f"(got {len(stores)})")
-        for store, _ in stores:
-            self.mechanism.check_degrees(pair_numbers(self._pairs(store)[0]),
+        for store, _ in stores if self.mechanism.unit == 'node' else ():
+            private, _ = self._pairs(store, self._arrows(store))
+            self.mechanism.check_degrees(pair_numbers(private),
                                          self.num_nodes(store))
         return stores
 
