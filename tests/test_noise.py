@@ -212,7 +212,7 @@ def test_words_that_tell_how_many_darts_there_are(mean):
             terms.append(terms[-1] * mean / k)
         sums = np.cumsum(np.array(terms))
         assert len(limits) > mean and 1 - sums[len(limits)] < Decimal(2)**-62
-        for k, limit in enumerate(limits.tolist()):
+        for limit in limits.tolist():
             words = [min(limit + i, WORD - 1) for i in range(-6, 4)]
             out = np.empty(len(words), np.uint8)
             noise._fill_poisson(np.array(words, np.uint64), limits, out)

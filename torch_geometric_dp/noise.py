@@ -269,10 +269,10 @@ def distinct(integers: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @jit
 def _is_increasing(integers: NDArray[np.int64]) -> bool:
-    for i in range(1, integers.size):
-        if integers[i - 1] > integers[i]:
-            return False
-    return True
+    i = 1
+    while i < integers.size and integers[i - 1] <= integers[i]:
+        i += 1
+    return i >= integers.size
 
 
 @jit

@@ -116,6 +116,7 @@ from torch_geometric_dp.noise import (
 )
 
 Array = NDArray[np.float64]
+Class = tuple[Pairs, Array]  # Nodes, and their weights.
 
 _WORDS = {
     ('edge', 'add-remove'): "one private edge is added or removed",
@@ -325,23 +326,25 @@ class DegreePreservingRR(EdgeMechanism):
                      source: NoiseSource) -> Pairs:
         # Pairs that coins of q T and of t / T picked, in all blocks of two
         # classes.
-        members = {level: np.flatnonzero(levels == level)
-                   for level in np.unique(levels[levels >= _LOWEST]).tolist()}
+        members = {}
+        for level in np.unique(levels[levels >= _LOWEST]).tolist():
+            nodes = np.flatnonzero(levels == level)
+            members[level] = nodes, weights[nodes]
         found = [np.empty(0, np.int64)]
         for a, rows in members.items():
             for b, columns in members.items():
                 if a > b:
                     continue
-                size = (num_pairs(len(rows)) if a == b else
-                        len(rows) * len(columns))
+                size = (num_pairs(len(rows[0])) if a == b else
+                        len(rows[0]) * len(columns[0]))
                 level, block = min(a + b, 0), source.derive(a, b)
                 with localcontext(prec=80):
                     chance = self._flip * Decimal(2)**level
                 at, count = sparse_bernoulli(block, chance, size), 0
                 for start, stop, words in block.derive('thin').blocks(
                         len(at), 1):
-                    count += _thin(at[start:stop], rows, columns, weights,
-                                   level, words, at[count:])
+                    count += _thin(at[start:stop], rows, columns, level,
+                                   words, at[count:])
                 found.append(at[:count])
         return np.concatenate(found)
 
@@ -378,30 +381,29 @@ def _keep(edges: Pairs, weights: Array, levels: Pairs, limit: np.uint64,
     for i in range(edges.size):
         u, v = nodes_of(edges[i])
         level = min(levels[u] + levels[v], 0)
-        if (min(levels[u], levels[v]) >= _LOWEST
-                and words[2 * i] < limit >> np.uint64(-level)
-                and _stays(weights[u], weights[v], level, words[2 * i + 1])):
-            out[count] = edges[i]
-            count += 1
+        stays = min(levels[u], levels[v]) >= _LOWEST
+        stays &= words[2 * i] < limit >> np.uint64(-level)
+        stays &= _stays(weights[u], weights[v], level, words[2 * i + 1])
+        out[count] = edges[i]  # No branch: the next nodes are read meanwhile.
+        count += stays
     return count
 
 
 @jit
-def _thin(at: Pairs, rows: Pairs, columns: Pairs, weights: Array, level: int,
-          words: Words, out: Pairs) -> int:
+def _thin(at: Pairs, rows: Class, columns: Class, level: int, words: Words,
+          out: Pairs) -> int:
     # One word for each place in a block, which is a triangle if rows and
     # columns are the same nodes. Returns how many pairs stay.
     count = 0
-    triangle = rows[0] == columns[0]
+    triangle = rows[0][0] == columns[0][0]
     for i in range(at.size):
         if triangle:
             u, v = nodes_of(at[i])
         else:
-            u, v = at[i] // columns.size, at[i] % columns.size
-        u, v = rows[u], columns[v]
-        if _stays(weights[u], weights[v], level, words[i]):
-            out[count] = number_of(u, v)
-            count += 1
+            u, v = at[i] // columns[0].size, at[i] % columns[0].size
+        stays = _stays(rows[1][u], columns[1][v], level, words[i])
+        out[count] = number_of(rows[0][u], columns[0][v])
+        count += stays
     return count
 
 

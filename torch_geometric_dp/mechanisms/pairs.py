@@ -97,14 +97,32 @@ def arrows(edge_index: Tensor, selected: Optional[Tensor] = None) -> Pairs:
 
 def pairs_of(arrows: Pairs) -> Pairs:
     """The pairs of what :func:`arrows` returned, each of them once."""
-    return distinct(arrows >> 1)
+    out = np.empty(arrows.size - _count_returns(arrows), np.int64)
+    _fill_pairs(arrows, out)
+    return out
 
 
 def is_undirected(arrows: Pairs) -> bool:
     """Whether there is an arrow back for each arrow."""
-    one_way = arrows[::2]
-    return arrows.size % 2 == 0 and bool((one_way + 1 == arrows[1::2]).all()
-                                         and not (one_way & 1).any())
+    return 2 * _count_returns(arrows) == arrows.size
+
+
+@jit
+def _count_returns(arrows: Pairs) -> int:
+    # Arrows back of pairs that have both stand behind the other one.
+    count = 0
+    for i in range(1, arrows.size):
+        count += arrows[i] >> 1 == arrows[i - 1] >> 1
+    return count
+
+
+@jit
+def _fill_pairs(arrows: Pairs, out: Pairs) -> None:
+    count = 0
+    for i in range(arrows.size):
+        if i == 0 or arrows[i] >> 1 != arrows[i - 1] >> 1:
+            out[count] = arrows[i] >> 1
+            count += 1
 
 
 def pair_numbers(edge_index: Tensor) -> Pairs:

@@ -113,20 +113,22 @@ class BoundDegree(BaseTransform):
     def _bound(self, store: BaseStorage) -> None:
         columns, num_nodes = self._keys(store)
         edges = distinct(columns.copy())
-        words = self._words(edges)
-        order = np.argsort(words)
-        if (np.diff(words[order]) == 0).any():  # Hardly ever.
-            order = np.lexsort((edges, words))
         degree = np.zeros(num_nodes, np.int64)
-        keep = _first_at_both_ends(edges, order, self.max_degree, degree)
-        if keep.all():
+        last = np.full((num_nodes, 2), 2**64 - 1, np.uint64)
+        words = self._words(edges)
+        _find_last(edges, words, _order(words), self.max_degree, degree, last)
+        if (degree <= self.max_degree).all():
             return
         if self.on_excess == 'refuse':
             raise ValueError(
                 f"'max_degree' must be at least {degree.max()}: so many edges "
                 f"has node {degree.argmax()} (got {self.max_degree})")
-        _select(store, torch.from_numpy(_where(columns, edges, keep,
-                                               num_nodes)))
+        keep = np.empty(len(columns), np.bool_)
+        for start in range(0, len(columns), BLOCK_WORDS):
+            part = slice(start, start + BLOCK_WORDS)
+            _compare(columns[part], self._words(columns[part]), last,
+                     keep[part])
+        _select(store, torch.from_numpy(np.flatnonzero(keep)))
 
     def _words(self, edges: Keys) -> Words:
         # The key alone decides on the order: never the graph.
@@ -182,39 +184,55 @@ def _fill_keys(u: Keys, v: Keys, offset: int) -> Keys:
     return out
 
 
+def _order(words: Words) -> Keys:
+    # By the words, and where they are equal by their places. Most bits of a
+    # word and its place make one integer, which is sorted a lot faster.
+    bits = len(words).bit_length()
+    joint = words >> np.uint64(bits) << np.uint64(bits)
+    joint |= np.arange(len(words), dtype=np.uint64)
+    joint.sort()
+    _put_right(joint, np.uint64(bits), words)
+    joint &= np.uint64(2**bits - 1)
+    return joint.view(np.int64)
+
+
 @jit
-def _first_at_both_ends(edges: Keys, order: Keys, cap: int,
-                        degree: Keys) -> NDArray[np.bool_]:
-    # Whether each edge is among the first ones, in the given order, at both of
-    # its ends. A self-loop stands at its node once.
-    keep = np.empty(edges.size, np.bool_)
+def _put_right(joint: Words, bits: np.uint64, words: Words) -> None:
+    # Where words differ in their last bits only.
+    place = (np.uint64(1) << bits) - np.uint64(1)
+    for i in range(1, joint.size):
+        while i > 0 and joint[i - 1] >> bits == joint[i] >> bits and (
+                words[joint[i - 1] & place] > words[joint[i] & place]):
+            joint[i - 1], joint[i] = joint[i], joint[i - 1]
+            i -= 1
+
+
+@jit
+def _find_last(edges: Keys, words: Words, order: Keys, cap: int, degree: Keys,
+               last: Words) -> None:
+    # The word, and the key, of the last edge at each node that is among the
+    # first ones in the given order. A self-loop stands at its node once.
     for i in order:
         high, low = edges[i] // MOST_NODES, edges[i] % MOST_NODES
-        keep[i] = degree[high] < cap and degree[low] < cap
+        for node in (high, low):
+            if degree[node] == cap - 1:
+                last[node, 0], last[node, 1] = words[i], np.uint64(edges[i])
         degree[high] += 1
-        if low != high:
-            degree[low] += 1
-    return keep
+        degree[low] += low != high
 
 
 @jit
-def _where(columns: Keys, edges: Keys, keep: NDArray[np.bool_],
-           num_nodes: int) -> Keys:
-    # The columns whose edges are kept. Those with one larger end stand side by
-    # side among the edges.
-    first, count = np.zeros(num_nodes + 1, np.int64), 0
-    for edge in edges:
-        first[edge // MOST_NODES + 1] += 1
-    first = np.cumsum(first)
-    out = np.empty(columns.size, np.int64)
-    for i in range(columns.size):
-        high = columns[i] // MOST_NODES
-        at = first[high] + np.searchsorted(edges[first[high]:first[high + 1]],
-                                           columns[i])
-        if keep[at]:
-            out[count] = i
-            count += 1
-    return out[:count]
+def _compare(edges: Keys, words: Words, last: Words,
+             keep: NDArray[np.bool_]) -> None:
+    # Whether an edge comes no later than the last one at both of its ends.
+    for i in range(edges.size):
+        high, low = edges[i] // MOST_NODES, edges[i] % MOST_NODES
+        stays = True
+        for node in (high, low):
+            stays &= words[i] < last[node, 0] or (
+                words[i] == last[node, 0]
+                and np.uint64(edges[i]) <= last[node, 1])
+        keep[i] = stays
 
 
 def _select(store: BaseStorage, columns: Tensor) -> None:

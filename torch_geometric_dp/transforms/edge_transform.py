@@ -86,9 +86,10 @@ class EdgeTransform(PrivateTransform):
         self.max_edges = check_integer('max_edges', max_edges, 0)
 
     @abstractmethod
-    def expected_edges(self, private: Tensor, public: Tensor,
-                       num_nodes: int) -> float:
-        """The expected number of pairs that :meth:`draw` returns."""
+    def expected_edges(self, num_nodes: int, num_edges: int) -> float:
+        """The expected number of pairs that :meth:`draw` returns, for a graph
+        in which :obj:`num_edges` pairs are private.
+        """
 
     @abstractmethod
     def draw(self, store: BaseStorage, private: Tensor, public: Tensor,
@@ -133,9 +134,9 @@ class EdgeTransform(PrivateTransform):
         for store in stores:
             ways = self._arrows(store)
             self._warn_of_directions(ways)
-            private, public = self._pairs(store, ways)
-            expected += 2 * self.expected_edges(private, public,
-                                                self.num_nodes(store))
+            private, _ = self._numbers(store, ways)
+            expected += 2 * self.expected_edges(self.num_nodes(store),
+                                                len(private))
         if expected > self.max_edges:
             raise ValueError(
                 f"'max_edges' must be at least {math.ceil(expected)}, the "
@@ -146,13 +147,12 @@ class EdgeTransform(PrivateTransform):
     def write(self, store: BaseStorage, field: str,
               source: NoiseSource) -> None:
         """Draws the edges of one edge type."""
-        private, public = self._pairs(store, self._arrows(store))
-        drawn, weight = self.draw(store, private, public,
-                                  self.num_nodes(store), source)
-        del private  # As large as what was drawn.
-        if public.size(1) > 0:
-            new = torch.from_numpy(~contains(pair_numbers(public),
-                                             pair_numbers(drawn)))
+        private, public = self._numbers(store, self._arrows(store))
+        drawn, weight = self.draw(store, from_pairs(private),
+                                  from_pairs(public), self.num_nodes(store),
+                                  source)
+        if len(public) > 0:
+            new = torch.from_numpy(~contains(public, pair_numbers(drawn)))
             drawn = drawn[:, new]
             weight = None if weight is None else weight[new]
         kept = _edge_index(store)[:, ~self._mask(store)].long()
@@ -254,14 +254,14 @@ class EdgeTransform(PrivateTransform):
     def _arrows(self, store: BaseStorage) -> Pairs:
         return arrows(_edge_index(store), self._mask(store))
 
-    def _pairs(self, store: BaseStorage,
-               private_arrows: Pairs) -> tuple[Tensor, Tensor]:
-        # The private and the public ones, in the order of their numbers.
+    def _numbers(self, store: BaseStorage,
+                 private_arrows: Pairs) -> tuple[Pairs, Pairs]:
+        # Those of the private and of the public pairs, in increasing order.
         private = pairs_of(private_arrows)
         public = to_pairs(_edge_index(store), ~self._mask(store))
-        if public.size > 0:
+        if len(public) > 0:
             private = private[~contains(public, private)]
-        return from_pairs(private), from_pairs(public)
+        return private, public
 
     def _warn_of_directions(self, private_arrows: Pairs) -> None:
         if not is_undirected(private_arrows):
