@@ -13,7 +13,11 @@ from torch_geometric.data import Data
 from benchmarks.graphs import planetoid
 from benchmarks.harness import Fact, compare, peak_memory
 from torch_geometric_dp import transforms
-from torch_geometric_dp.mechanisms import EdgeRand, LapGraph
+from torch_geometric_dp.mechanisms import (
+    DegreePreservingRR,
+    EdgeRand,
+    LapGraph,
+)
 from torch_geometric_dp.mechanisms.pairs import num_pairs
 from torch_geometric_dp.noise import NoiseSource
 
@@ -38,6 +42,9 @@ def run():
         EdgeRand(math.log(num_pairs(n) / out - 1)), graph(n, 1000)))
     yield from growth('LapGraph', lambda n, out: (
         LapGraph(8.0), graph(n, out)))
+    yield from growth('DegreePreservingRR', lambda n, out: (
+        DegreePreservingRR(8.0), graph(n, out)))
+    yield from at_scale(10**6, 10**7)
 
 
 def graph(n, edges, share=1.0):
@@ -100,7 +107,7 @@ def random_pairs(n, count):
 
 
 def growth(name, make):
-    """Time against output, for several numbers of nodes."""
+    """Time against input plus output, for several numbers of nodes."""
     source, times, counts = NoiseSource.from_os(), [], []
     for n in NODES:
         for wanted in OUTPUTS:
@@ -113,7 +120,38 @@ def growth(name, make):
                             clock=time.process_time)
             yield row
             times.append(out / row.rate)
-            counts.append(out)
+            counts.append(out + data.num_edges // 2)
     slope = np.polyfit(np.log(counts), np.log(times), 1)[0]
-    yield Fact(f'{name}, time against output', 'exponent', slope, '',
+    yield Fact(f'{name}, time against input plus output', 'exponent', slope, '',
                most=1.05)
+
+
+def at_scale(n, edges):
+    """Whole transforms, with checks, ledger and all; every pair of nodes is two
+    columns of `edge_index`.
+    """
+    data = graph(n, edges)
+    every = {
+        # About as many flips as edges.
+        'EdgeRand': transforms.EdgeRand(math.log(num_pairs(n) / edges),
+                                        max_edges=10**8),
+        'LapGraph': transforms.LapGraph(8.0, max_edges=10**8),
+        'DegreePreservingRR': transforms.DegreePreservingRR(
+            8.0, max_edges=10**8),
+        'BoundDegree': transforms.BoundDegree(15),
+    }
+    before = peak_memory(lambda: None)
+    for name, transform in every.items():
+        task = f'{name}, {n:,} nodes and {edges:,} edges'
+        transform(graph(1000, 3000))  # Compiles.
+        begin = time.process_time()
+        out = transform(data)
+        seconds = time.process_time() - begin
+        columns = data.num_edges + out.num_edges
+        size = columns * 2 * data.edge_index.element_size()
+        del out
+        more = peak_memory(lambda t=transform: t(data)) - before
+        yield Fact(task, 'takes', seconds, 's')
+        yield Fact(task, 'columns in and out', columns / seconds, '/s')
+        yield Fact(task, 'memory, beyond the input', more / size,
+                   'times input plus output')
