@@ -281,6 +281,13 @@ def test_sparse_coins_are_everywhere(probability, count):
     assert stats.chi2.sf(statistic.sum(), 50) > FALSE_ALARM
 
 
+def test_darts_hit_all_of_a_cell():
+    places = sparse_bernoulli(NoiseSource.from_seed(0), 1e-3, 10**8)
+    _, bits = noise._board(1e-3)
+    parts = np.bincount(places % 2**bits >> bits - 4, minlength=16)
+    assert stats.chisquare(parts).pvalue > FALSE_ALARM
+
+
 @pytest.mark.parametrize('size', [2, 6, 64, 1024])
 def test_sparse_coins_do_not_depend_on_the_block_size(size, monkeypatch):
     source = NoiseSource.from_seed(1)
@@ -320,6 +327,9 @@ def test_uniform_integers_without_modulo_bias():
     high = 3 * 2**61
     draws = uniform_integers(NoiseSource.from_seed(0), high, 10**5)
     counts = np.bincount(draws // 2**61, minlength=3)
+    assert stats.chisquare(counts).pvalue > FALSE_ALARM
+    # And a product without rejection two of three neighbours more often.
+    counts = np.bincount(draws % 3, minlength=3)
     assert stats.chisquare(counts).pvalue > FALSE_ALARM
     with pytest.raises(ValueError, match="'high' must lie in"):
         uniform_integers(NoiseSource.from_seed(0), 0, 1)
