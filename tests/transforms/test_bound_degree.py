@@ -12,9 +12,9 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch, Data, HeteroData
 
 from tests.conftest import FALSE_ALARM
+from torch_geometric_dp.mechanisms.first_edges import order_of
 from torch_geometric_dp.nn import NAP
 from torch_geometric_dp.transforms import BoundDegree, EdgeRand, LabelRR
-from torch_geometric_dp.transforms.bound_degree import _order
 
 
 def pairs(edge_index):
@@ -212,4 +212,4 @@ def test_words_that_are_almost_equal(parts):
     # They differ in their first bits, in their last ones, or not at all.
     words = np.array([first * 2**62 + last for first, last in parts], np.uint64)
     expected = np.lexsort((np.arange(len(words)), words))
-    assert _order(words).tolist() == expected.tolist()
+    assert order_of(words).tolist() == expected.tolist()

@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.typing import SparseTensor
 from torch_geometric.utils import is_torch_sparse_tensor, to_edge_index
 
-from torch_geometric_dp._jit import jit
 from torch_geometric_dp.mechanisms.pairs import check_edge_index
 from torch_geometric_dp.noise import distinct
 
@@ -27,18 +25,12 @@ def distinct_edges(adjacency: Any, num_nodes: int) -> Tensor:
         adjacency = _from_sparse(adjacency, num_nodes)
     check_edge_index(adjacency, num_nodes)
     source, target = adjacency.cpu().numpy().astype(np.int64, copy=False)
-    keys = distinct(target * num_nodes + source)
-    edges = np.empty((2, len(keys)), np.int64)
-    _split(keys, num_nodes, edges)
+    edges = np.empty((2, 0), np.int64)
+    if num_nodes > 0:
+        keys = distinct(target * num_nodes + source)
+        edges = np.empty((2, len(keys)), np.int64)
+        np.divmod(keys, num_nodes, out=(edges[1], edges[0]))
     return torch.from_numpy(edges).to(adjacency.device)
-
-
-@jit
-def _split(keys: NDArray[np.int64], num_nodes: int,
-           edges: NDArray[np.int64]) -> None:
-    for i in range(keys.size):
-        target = keys[i] // num_nodes
-        edges[0, i], edges[1, i] = keys[i] - target * num_nodes, target
 
 
 def _from_sparse(adjacency: Any, num_nodes: int) -> Tensor:

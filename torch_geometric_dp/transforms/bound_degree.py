@@ -28,7 +28,6 @@ from typing import Any, Optional
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch, Data, HeteroData
@@ -36,9 +35,15 @@ from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.data.storage import BaseStorage
 from torch_geometric.transforms import BaseTransform
 
-from torch_geometric_dp._jit import jit
 from torch_geometric_dp.accountant import Guarantee, PrivacyAccountant, Release
 from torch_geometric_dp.mechanisms.checks import check_integer
+from torch_geometric_dp.mechanisms.first_edges import (
+    Keys,
+    compare,
+    fill_keys,
+    find_last,
+    order_of,
+)
 from torch_geometric_dp.mechanisms.pairs import MOST_NODES, check_edge_index
 from torch_geometric_dp.noise import (
     BLOCK_WORDS,
@@ -46,8 +51,6 @@ from torch_geometric_dp.noise import (
     Words,
     distinct,
 )
-
-Keys = NDArray[np.int64]
 
 ON_EXCESS = ('drop', 'refuse')
 
@@ -116,7 +119,7 @@ class BoundDegree(BaseTransform):
         degree = np.zeros(num_nodes, np.int64)
         last = np.full((num_nodes, 2), 2**64 - 1, np.uint64)
         words = self._words(edges)
-        _find_last(edges, words, _order(words), self.max_degree, degree, last)
+        find_last(edges, words, order_of(words), self.max_degree, degree, last)
         if (degree <= self.max_degree).all():
             return
         if self.on_excess == 'refuse':
@@ -126,7 +129,7 @@ class BoundDegree(BaseTransform):
         keep = np.empty(len(columns), np.bool_)
         for start in range(0, len(columns), BLOCK_WORDS):
             part = slice(start, start + BLOCK_WORDS)
-            _compare(columns[part], self._words(columns[part]), last,
+            compare(columns[part], self._words(columns[part]), last,
                      keep[part])
         _select(store, torch.from_numpy(np.flatnonzero(keep)))
 
@@ -152,7 +155,7 @@ class BoundDegree(BaseTransform):
             offset = int(sizes[0])
         u, v = edge_index.detach().cpu().numpy().astype(np.int64, copy=False)
         u, v = np.ascontiguousarray(u), np.ascontiguousarray(v)
-        return _fill_keys(u, v, offset), max(sizes) + offset
+        return fill_keys(u, v, offset), max(sizes) + offset
 
     def _entry(self) -> Release:
         cap = self.max_degree
@@ -173,66 +176,6 @@ class BoundDegree(BaseTransform):
         if self.seed is not None:
             args.append(f'seed={self.seed}')
         return f"{self.__class__.__name__}({', '.join(args)})"
-
-
-@jit
-def _fill_keys(u: Keys, v: Keys, offset: int) -> Keys:
-    out = np.empty_like(u)
-    for i in range(u.size):
-        a, b = u[i], v[i] + offset
-        out[i] = max(a, b) * MOST_NODES + min(a, b)
-    return out
-
-
-def _order(words: Words) -> Keys:
-    # By the words, and where they are equal by their places. Most bits of a
-    # word and its place make one integer, which is sorted a lot faster.
-    bits = len(words).bit_length()
-    joint = words >> np.uint64(bits) << np.uint64(bits)
-    joint |= np.arange(len(words), dtype=np.uint64)
-    joint.sort()
-    _put_right(joint, np.uint64(bits), words)
-    joint &= np.uint64(2**bits - 1)
-    return joint.view(np.int64)
-
-
-@jit
-def _put_right(joint: Words, bits: np.uint64, words: Words) -> None:
-    # Where words differ in their last bits only.
-    place = (np.uint64(1) << bits) - np.uint64(1)
-    for i in range(1, joint.size):
-        while i > 0 and joint[i - 1] >> bits == joint[i] >> bits and (
-                words[joint[i - 1] & place] > words[joint[i] & place]):
-            joint[i - 1], joint[i] = joint[i], joint[i - 1]
-            i -= 1
-
-
-@jit
-def _find_last(edges: Keys, words: Words, order: Keys, cap: int, degree: Keys,
-               last: Words) -> None:
-    # The word, and the key, of the last edge at each node that is among the
-    # first ones in the given order. A self-loop stands at its node once.
-    for i in order:
-        high, low = edges[i] // MOST_NODES, edges[i] % MOST_NODES
-        for node in (high, low):
-            if degree[node] == cap - 1:
-                last[node, 0], last[node, 1] = words[i], np.uint64(edges[i])
-        degree[high] += 1
-        degree[low] += low != high
-
-
-@jit
-def _compare(edges: Keys, words: Words, last: Words,
-             keep: NDArray[np.bool_]) -> None:
-    # Whether an edge comes no later than the last one at both of its ends.
-    for i in range(edges.size):
-        high, low = edges[i] // MOST_NODES, edges[i] % MOST_NODES
-        stays = True
-        for node in (high, low):
-            stays &= words[i] < last[node, 0] or (
-                words[i] == last[node, 0]
-                and np.uint64(edges[i]) <= last[node, 1])
-        keep[i] = stays
 
 
 def _select(store: BaseStorage, columns: Tensor) -> None:
