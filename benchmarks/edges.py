@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from benchmarks import harness
 from benchmarks.graphs import planetoid_at_hand
-from benchmarks.harness import Fact, compare, memory
+from benchmarks.harness import Fact, compare, memory, peak_memory
 from benchmarks.papers import lap_graph
 from benchmarks.papers.edge_rand import pairs as matrix
 from tests.mechanisms.test_degree_preserving_rr import (
@@ -56,6 +56,7 @@ def run(quick=False):
     yield from growth('DegreePreservingRR', lambda n, out: (
         DegreePreservingRR(4.0), graph(out // 5, 2 * out // 5),
         2 * out // 5), quick, nodes=(None, ))
+    yield from at_scale(*(10**4, 10**5) if quick else (10**6, 10**7))
 
 
 def flips_alone(n, out):
@@ -149,3 +150,34 @@ def degrees(data, epsilons=(0.5, 2.0, 4.0, 8.0)):
         yield Fact('DegreePreservingRR, Cora', f'error of the worst decile of '
                    f'the degrees at epsilon {epsilon:g}',
                    100 * float(np.abs(parts - 1).max()), '%', most=2)
+
+
+def at_scale(n, edges):
+    """Whole transforms, with checks, ledger and all; every pair of nodes is two
+    columns of `edge_index`.
+    """
+    data = graph(n, edges)
+    every = {
+        # About as many flips as edges.
+        'EdgeRand': transforms.EdgeRand(math.log(num_pairs(n) / edges),
+                                        max_edges=10**8),
+        'LapGraph': transforms.LapGraph(8.0, max_edges=10**8),
+        'DegreePreservingRR': transforms.DegreePreservingRR(
+            8.0, max_edges=10**8),
+        'BoundDegree': transforms.BoundDegree(15),
+    }
+    before = peak_memory(lambda: None)
+    for name, transform in every.items():
+        task = f'{name}, {n:,} nodes and {edges:,} edges'
+        transform(graph(1000, 3000))  # Compiles.
+        begin = time.process_time()
+        out = transform(data)
+        seconds = time.process_time() - begin
+        columns = data.num_edges + out.num_edges
+        size = columns * 2 * data.edge_index.element_size()
+        del out
+        more = peak_memory(lambda t=transform: t(data)) - before
+        yield Fact(task, 'takes', seconds, 's')
+        yield Fact(task, 'columns in and out', columns / seconds, '/s')
+        yield Fact(task, 'memory, beyond the input', more / size,
+                   'times input plus output')

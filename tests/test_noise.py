@@ -192,39 +192,80 @@ def test_bernoulli_frequency():
 
 
 @given(st.floats(0, 0.5, exclude_min=True) | st.fractions(
-    Fraction(1, 10**12), Fraction(1, 2)), st.integers(1, 2**61))
-def test_darts_hit_with_the_probability_asked_for(probability, count):
-    mean, points, bits = noise._board(probability, count)
-    assert points >= count << bits and points <= 2**63
-    # 1 - exp(-rate) in 60 digits: rounded up, and by next to nothing.
+    Fraction(1, 10**12), Fraction(1, 2)))
+def test_darts_hit_with_the_probability_asked_for(probability):
+    rate, bits = noise._board(probability)
+    assert bits <= 61 and 2 <= rate * 2**bits <= noise._DARTS
+    assert bits == 61 or rate * 2**bits > noise._DARTS / 2
+    # 1 - exp(-rate) in 100 digits: rounded up, and by next to nothing.
     asked = max(Fraction(probability), Fraction(1, 2**60))
-    with localcontext(prec=60):
-        hit = 1 - (-Decimal(mean * 2**bits) / points).exp()
+    with localcontext(prec=100):
+        hit = 1 - (-rate).exp()
         ratio = hit * asked.denominator / asked.numerator
-        assert 1 < ratio < 1 + Decimal(2)**-60
+        assert 1 < ratio < 1 + Decimal(10)**-57
 
 
-def test_unit_poisson():
-    draws = noise._sample(NoiseSource.from_seed(0), 10**6,
-                          noise._poisson_cells, (), 4)
-    assert chi_square(draws, lambda k: stats.poisson.pmf(k, 1)) > FALSE_ALARM
+@pytest.mark.parametrize('mean', ['1.7', '16.5', '32'])
+def test_poisson(mean):
+    draws = noise._poisson(NoiseSource.from_seed(0), Decimal(mean), 2 * 10**5)
+
+    def probability(k):
+        return stats.poisson.pmf(k, float(mean))
+
+    assert chi_square(draws.astype(np.int64), probability) > FALSE_ALARM
 
 
-def test_unit_poisson_counts_every_head():
-    # 64 heads and three more, and the coins of 2/3 to 2/67 that keep them.
-    ones, hits = [2**64 - 1, 7], [0] * 65
-    words = np.array(ones + hits, np.uint64)
-    assert noise._poisson(words) == 67
-    assert noise._poisson(words[:-1]) == noise._TOO_FEW
-    assert noise._poisson(words[:1]) == noise._TOO_FEW
-    # No head: kept at the next tail.
-    assert noise._poisson(np.array([2, 0], np.uint64)) == 0
-    assert noise._poisson(np.array([2, 1], np.uint64)) == 1
-    # 2**64 - 1 is a multiple of three, so the last word starts a row of three
-    # that is not there; 2 does not keep, and a new row of heads begins.
-    three = np.array([7, 2**64 - 1, 1, 7, 2, 3], np.uint64)
-    assert noise._poisson(three) == 3
-    assert noise._poisson(three[3:]) == 2
+@pytest.mark.parametrize('mean', ['1', '17.3', '32'])
+def test_words_that_tell_how_many_darts_there_are(mean):
+    # Around each sum of probabilities, by the sum in 200 digits: what a word
+    # is taken for must hold for every number that begins with it.
+    mean = Decimal(mean)
+    limits = noise._limits(mean)
+    with localcontext(prec=200):
+        terms = [(-mean).exp()]
+        for k in range(1, 400):
+            terms.append(terms[-1] * mean / k)
+        sums = np.cumsum(np.array(terms))
+        assert len(limits) > mean and 1 - sums[len(limits)] < Decimal(2)**-62
+        for limit in limits.tolist():
+            words = [min(limit + i, WORD - 1) for i in range(-6, 4)]
+            out = np.empty(len(words), np.uint8)
+            noise._fill_poisson(np.array(words, np.uint64), limits, out)
+            unclear = 0
+            for word, result in zip(words, out.tolist()):
+                low, high = Decimal(word) / WORD, Decimal(word + 1) / WORD
+                if result == noise._UNCLEAR:
+                    unclear += 1
+                    continue
+                assert sums[result] >= high
+                assert result == 0 or sums[result - 1] <= low
+                # And a second word does not change it.
+                for more in (0, WORD - 1):
+                    assert noise._poisson_at(mean, iter([word, more])) == result
+            assert unclear >= 1
+    out = np.empty(1, np.uint8)
+    noise._fill_poisson(np.array([WORD - 1], np.uint64), limits, out)
+    assert out[0] == noise._UNCLEAR
+
+
+def test_numbers_that_take_more_than_a_word(monkeypatch):
+    # The first words of exp(-1), and then one below, one above.
+    with localcontext(prec=100):
+        first, rest = divmod(int(Decimal(-1).exp() * 2**128), WORD)
+        third = int(Decimal(-1).exp() * 2**192) % WORD
+    for words, result in (([first, rest - 1], 0), ([first, rest + 1], 1),
+                          ([first, rest, third - 1], 0),
+                          ([first, rest, third + 1], 1)):
+        assert noise._poisson_at(Decimal(1), iter(words)) == result
+        with pytest.raises(RuntimeError):  # One word less does not tell.
+            noise._poisson_at(Decimal(1), iter(words[:-1]))
+    # Close to one, where hundreds of darts are left.
+    assert noise._poisson_at(Decimal(1), iter([WORD - 1] * 6 + [0])) > 60
+    # The draws are the same if no word ever tells.
+    source = NoiseSource.from_seed(0)
+    expected = noise._poisson(source, Decimal(20), 500)
+    monkeypatch.setattr(noise, '_limits', lambda mean: np.empty(0, np.uint64))
+    assert np.array_equal(noise._poisson(source, Decimal(20), 500), expected)
 
 
 @pytest.mark.parametrize('p', [0.06, 0.3])  # By darts, and by all coins.
@@ -253,6 +294,13 @@ def test_sparse_coins_are_everywhere(probability, count):
     parts = np.bincount(places * 50 // count, minlength=50)
     statistic = (parts - mean / 50)**2 / (mean / 50 * (1 - probability))
     assert stats.chi2.sf(statistic.sum(), 50) > FALSE_ALARM
+
+
+def test_darts_hit_all_of_a_cell():
+    places = sparse_bernoulli(NoiseSource.from_seed(0), 1e-3, 10**8)
+    _, bits = noise._board(1e-3)
+    parts = np.bincount(places % 2**bits >> bits - 4, minlength=16)
+    assert stats.chisquare(parts).pvalue > FALSE_ALARM
 
 
 @pytest.mark.parametrize('size', [2, 6, 64, 1024])
@@ -294,6 +342,9 @@ def test_uniform_integers_without_modulo_bias():
     high = 3 * 2**61
     draws = uniform_integers(NoiseSource.from_seed(0), high, 10**5)
     counts = np.bincount(draws // 2**61, minlength=3)
+    assert stats.chisquare(counts).pvalue > FALSE_ALARM
+    # And a product without rejection two of three neighbours more often.
+    counts = np.bincount(draws % 3, minlength=3)
     assert stats.chisquare(counts).pvalue > FALSE_ALARM
     with pytest.raises(ValueError, match="'high' must lie in"):
         uniform_integers(NoiseSource.from_seed(0), 0, 1)

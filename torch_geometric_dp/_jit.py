@@ -35,8 +35,10 @@ def _prefetch(typing_context: Any, array: Any, row: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = signature.args[0]
         view = context.make_array(kind)(context, builder, args[0])
-        width = builder.extract_value(view.shape, 1)
-        first = builder.gep(view.data, [builder.mul(args[1], width)])
+        place = args[1]
+        if kind.ndim == 2:
+            place = builder.mul(place, builder.extract_value(view.shape, 1))
+        first = builder.gep(view.data, [place])
         byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
         ask = builder.module.declare_intrinsic(
             'llvm.prefetch', [byte],
@@ -49,6 +51,7 @@ def _prefetch(typing_context: Any, array: Any, row: Any) -> Any:
     return numba.types.void(array, numba.types.intp), codegen
 
 
-#: Asks for the start of a row of a matrix that will be needed soon; for kernels
-#: only. It changes nothing but the time that the row takes to arrive.
+#: Asks for the start of a row of a matrix, or for an entry of a vector, that
+#: will be needed soon; for kernels only. It changes nothing but the time that
+#: it takes to arrive.
 prefetch = cast(Callable[[Any, Any], None], intrinsic(_prefetch))

@@ -50,7 +50,7 @@ from cryptography.hazmat.primitives.ciphers import (
 )
 from numpy.typing import NDArray
 
-from torch_geometric_dp._jit import jit
+from torch_geometric_dp._jit import jit, multiply_high
 
 T = TypeVar('T')
 Words = NDArray[np.uint64]
@@ -63,6 +63,8 @@ WORD = 2**64  # How many values a word has.
 BLOCK_WORDS = 2**15  # 256 KiB: a block and its cells stay in the L2 cache.
 
 _ZEROS = memoryview(bytes(8 * BLOCK_WORDS))
+_DARTS = 32  # Darts at a cell, on average, or up to half as few.
+_UNCLEAR = 255  # No number of darts.
 
 
 class NoiseSource:
@@ -260,11 +262,30 @@ def grid(shape: Shape) -> tuple[int, int]:
 def distinct(integers: NDArray[np.int64]) -> NDArray[np.int64]:
     """The integers in increasing order, each of them once: by sorting, which
     for many of them is a lot faster than the hashing of :obj:`numpy.unique`.
+    The array itself is sorted, and its front is returned.
     """
-    integers = np.sort(integers)
-    first = np.ones(integers.size, np.bool_)
-    np.not_equal(integers[1:], integers[:-1], out=first[1:])
-    return integers[first]
+    if not _is_increasing(integers):
+        integers.sort()
+    return integers[:_drop_repetitions(integers)]
+
+
+@jit
+def _is_increasing(integers: NDArray[np.int64]) -> bool:
+    i = 1
+    while i < integers.size and integers[i - 1] <= integers[i]:
+        i += 1
+    return i >= integers.size
+
+
+@jit
+def _drop_repetitions(integers: NDArray[np.int64]) -> int:
+    # Moves the first of each to the front; returns how many there are.
+    count = 0
+    for i in range(integers.size):
+        if i == 0 or integers[i] != integers[count - 1]:
+            integers[count] = integers[i]
+            count += 1
+    return count
 
 
 def threshold(probability: Probability) -> int:
@@ -309,11 +330,13 @@ def sparse_bernoulli(source: NoiseSource, probability: Probability,
     :obj:`count` coins. Time and memory are those of the heads, not of the
     coins.
 
-    A number of darts with a Poisson law of mean :math:`k` is thrown at a board
-    of :math:`r` points, :math:`2^b` of which belong to each coin; a coin that
-    is hit shows heads. The darts that hit disjoint parts of the board are
-    independent, and Poisson, too. So the coins are exactly independent, and
-    each shows heads with probability :math:`1 - e^{-2^b k/r}`.
+    Darts are thrown at the coins, and a coin that is hit shows heads. The coins
+    are parted into cells of :math:`2^b`, and the number of darts at each cell
+    is Poisson, with mean :math:`2^b \lambda`. Each of them hits a uniform coin
+    of its cell, which is :math:`b` bits of a word. Darts that hit disjoint
+    coins are independent, and Poisson, too. So the coins are exactly
+    independent, and each shows heads with probability :math:`1 - e^{-\lambda}`.
+    Cells follow each other, so that only a few darts at a time are sorted.
 
     .. code-block:: python
 
@@ -326,32 +349,121 @@ def sparse_bernoulli(source: NoiseSource, probability: Probability,
         return np.empty(0, np.int64)
     if 16 * probability > 1:  # Then to toss all coins is less work.
         return np.flatnonzero(bernoulli(source, probability, count))
-    mean, points, bits = _board(probability, count)
-    # A sum of Poisson variables is one.
-    darts = int(_sample(source, mean, _poisson_cells, (), 4).sum())
-    hit = uniform_integers(source.derive('points'), points, darts) >> bits
-    return distinct(hit[hit < count])
+    rate, bits = _board(probability)
+    with localcontext(prec=80):
+        darts = _poisson(source, rate * 2**bits, -(-count // 2**bits))
+    places = np.empty(int(darts.sum(dtype=np.int64)), np.int64)
+    state, done = np.zeros(3, np.int64), 0
+    for _, _, words in source.derive('points').blocks(len(places), 1):
+        _throw(words, darts, bits, places, state)
+        places[done:state[2]].sort()  # While they are in the cache.
+        done = state[2]
+    places[done:].sort()
+    places = distinct(places)
+    return places[:np.searchsorted(places, count)]
 
 
-def _board(probability: Probability, count: int) -> tuple[int, int, int]:
-    # The mean number of darts k, the number of points r >= 2**b count, and b,
-    # such that 2**b k / r is at least the rate -log(1 - probability), and more
-    # by a part in 2**60 at the most.
+def _board(probability: Probability) -> tuple[Decimal, int]:
+    # The rate of darts at one coin, at least -log(1 - probability), and the
+    # bits that number the coins of a cell, at which _DARTS darts are thrown on
+    # average, or half as few; or two at the least, if coins hardly ever show
+    # heads, and one cell has them all.
     with localcontext(prec=80):
         exact = Fraction(probability)
         chance = Decimal(exact.numerator) / exact.denominator
         chance = max(chance, Decimal(2)**-60)
         # Rounded up by more than all 80-digit roundings together.
-        rate = -(1 - chance).ln() * (1 + Decimal(10)**-60)
-        mean = int((count * rate).to_integral_value(ROUND_CEILING))
-        bits = 63 - (int(mean / rate) + 1).bit_length()
-        return mean, int(mean * 2**bits / rate), bits
+        rate = -(1 - chance).ln() * (1 + Decimal(10)**-58)
+        return rate, min(int(_DARTS / rate).bit_length() - 1, 61)
+
+
+def _poisson(source: NoiseSource, mean: Decimal,
+             count: int) -> NDArray[np.uint8]:
+    # Poisson variables. A word has the first bits of a uniform number from 0 to
+    # 1, and which sum of probabilities is the first above it is the result.
+    # Where 64 bits are too few to tell, others follow: the law is exact.
+    limits = _limits(mean)
+    out, unclear = np.empty(count, np.uint8), 0
+    for start, stop, words in source.blocks(count, 1):
+        unclear += _fill_poisson(words, limits, out[start:stop])
+    if unclear > 0:
+        for cell in np.flatnonzero(out == _UNCLEAR).tolist():
+            # 2**-400 is more than the chance that the result is no byte.
+            out[cell] = _poisson_at(mean, _bits_of(source, cell))
+    return out
+
+
+def _limits(mean: Decimal) -> Words:
+    # The probability of at most k, in words, and two words more: the word
+    # before it is the last one that does not tell on which side it is. Those
+    # that tell start three words earlier, since roundings may cost one.
+    limits: list[int] = []
+    term = total = (-mean).exp()
+    while (limit := int(total * WORD) + 2) < WORD:
+        limits.append(limit)
+        term *= mean / len(limits)
+        total += term
+    return np.array(limits, np.uint64)
+
+
+@jit
+def _fill_poisson(words: Words, limits: Words, out: NDArray[np.uint8]) -> int:
+    unclear = 0
+    for i in range(words.size):
+        k = 0
+        while k < limits.size and words[i] >= limits[k]:
+            k += 1
+        if k == limits.size or words[i] >= limits[k] - np.uint64(3):
+            k, unclear = _UNCLEAR, unclear + 1
+        out[i] = k
+    return unclear
+
+
+def _bits_of(source: NoiseSource, cell: int) -> Iterator[int]:
+    for _, _, words in source.blocks(cell + 1, 1, cell):
+        yield int(words[0])
+    for _, _, words in source.derive('more', cell).blocks(2**20, 1):
+        yield from words.tolist()
+
+
+def _poisson_at(mean: Decimal, words: Iterator[int]) -> int:
+    # The same for one number, by as many words as it takes.
+    number, bits = 0, 0
+    for word in words:
+        number, bits = number << 64 | word, bits + 64
+        with localcontext(prec=bits):  # So many digits, which is plenty.
+            slack = Decimal(10)**-(bits // 2)
+            k, term = 0, (-mean).exp()
+            total = term
+            while total < Decimal(number) / 2**bits - slack:
+                k += 1
+                term *= mean / k
+                total += term
+            if total > Decimal(number + 1) / 2**bits + slack:
+                return k
+    raise RuntimeError('a number ran out of bits')  # After eight megabytes.
+
+
+@jit
+def _throw(words: Words, darts: NDArray[np.uint8], bits: int,
+           places: NDArray[np.int64], state: NDArray[np.int64]) -> None:
+    # One word a dart. The state has the number of darts that were thrown, the
+    # cell of the last one, and how many were thrown at cells before that.
+    thrown, cell, before = state
+    shift = np.uint64(64 - bits)
+    for word in words:
+        while thrown - before == darts[cell]:
+            before, cell = thrown, cell + 1
+        places[thrown] = (cell << bits) + np.int64(word >> shift)
+        thrown += 1
+    state[0], state[1], state[2] = thrown, cell, before
 
 
 def uniform_integers(source: NoiseSource, high: int,
                      shape: Shape) -> NDArray[np.int64]:
-    """Integers from 0 to :obj:`high - 1`, all equally likely: words above the
-    largest multiple of :obj:`high` are rejected, so there is no modulo bias.
+    """Integers from 0 to :obj:`high - 1`, all equally likely: the upper half of
+    a word times :obj:`high`, and words that would favour some of them are
+    rejected (Lemire, 2019).
 
     .. code-block:: python
 
@@ -359,12 +471,20 @@ def uniform_integers(source: NoiseSource, high: int,
     """
     if not 1 <= high <= 2**63:
         raise ValueError(f"'high' must lie in [1, 2**63] (got {high})")
-    last = np.uint64(WORD - WORD % high - 1)  # The last word to accept.
 
     def accept(words: Words) -> Accepted:
-        return words % np.uint64(high), words <= last
+        return _scaled(words, np.uint64(high), np.uint64(WORD % high))
 
     return _rejection(source, shape, accept, np.int64)
+
+
+@jit
+def _scaled(words: Words, high: np.uint64, unfair: np.uint64) -> Accepted:
+    out, fair = np.empty(words.size, np.int64), np.empty(words.size, np.bool_)
+    for i in range(words.size):
+        out[i] = multiply_high(words[i], high)
+        fair[i] = words[i] * high >= unfair
+    return out, fair
 
 
 def uniforms(source: NoiseSource,
@@ -473,43 +593,6 @@ def _sample(source: NoiseSource, shape: Shape, kernel: Callable[..., None],
         out[cells] = part
         cells = cells[part == _TOO_FEW]
     return out.reshape(shape)
-
-
-@jit
-def _poisson_cells(words: Words, out: NDArray[np.int64]) -> None:
-    for i in range(out.size):
-        out[i] = _poisson(words[i])
-
-
-@jit
-def _poisson(words: Words) -> Any:
-    # A Poisson variable of mean one. A row of k heads of fair coins has
-    # probability 2**-(k + 1). If it is accepted with 2**(k - 1) / k!, or with
-    # one half at k = 0, what comes out has one proportional to 1 / k!.
-    ones, at = np.uint64(0) - np.uint64(1), 0
-    while True:
-        k = 0
-        while at < words.size and words[at] == ones:
-            k, at = k + 64, at + 1
-        if at == words.size:
-            return _TOO_FEW
-        word, at = words[at], at + 1
-        while word & np.uint64(1):
-            k, word = k + 1, word >> np.uint64(1)
-        if k == 0 and word & np.uint64(2):
-            continue
-        i = np.uint64(3)  # 2**(k - 1) / k!: one coin of 2 / i for i = 3 ... k.
-        while i <= k:
-            if at == words.size:
-                return _TOO_FEW
-            word, at = words[at], at + 1
-            if word - word % i > ones - (i - np.uint64(1)):
-                continue  # The last, incomplete row of i words: another one.
-            if word % i >= np.uint64(2):
-                break
-            i += np.uint64(1)
-        if i > k:
-            return k
 
 
 @jit

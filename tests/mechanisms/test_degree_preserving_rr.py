@@ -63,9 +63,8 @@ def chances(mechanism, level, share):
     threshold of `share` out of 2**63.
     """
     with localcontext(prec=80):
-        mean, points, bits = noise._board(mechanism._flip * Decimal(2)**level,
-                                          10**6)
-        head = 1 - (-Decimal(mean * 2**bits) / points).exp()
+        rate, _ = noise._board(mechanism._flip * Decimal(2)**level)
+        head = 1 - (-rate).exp()
         kept = Decimal(mechanism._limit() >> -level) / 2**64
         return head * share / 2**63, kept * share / 2**63
 

@@ -185,12 +185,36 @@ def test_a_large_epsilon_changes_nothing():
     assert torch.equal(out, edges)
 
 
+def smallest(numbers, scores, edges, edge_scores, cut, wanted):
+    arrays = [np.array(part, np.int64)
+              for part in (numbers, scores, edges, edge_scores)]
+    first_out, ties = lap_graph._first_out(arrays[1], arrays[3], cut, wanted)
+    out = np.empty(wanted, np.int64)
+    return out[:lap_graph._take(*arrays, first_out, ties, out)].tolist()
+
+
 def test_ties_are_broken_by_the_number():
-    numbers = np.array([5, 9, 2, 7, 1])
-    scores = np.array([3, 1, 3, 3, 8])
+    numbers, scores, edges, own = [1, 5, 9], [8, 3, 1], [2, 7], [3, 3]
     for wanted, kept in ((0, []), (1, [9]), (2, [2, 9]), (3, [2, 5, 9]),
-                         (4, [2, 5, 7, 9]), (9, [1, 2, 5, 7, 9])):
-        assert lap_graph._smallest(numbers, scores, wanted).tolist() == kept
+                         (4, [2, 5, 7, 9]), (5, [1, 2, 5, 7, 9]),
+                         (9, [1, 2, 5, 7, 9])):
+        assert smallest(numbers, scores, edges, own, 10, wanted) == kept
+
+
+@given(st.data(), st.integers(1, 40), st.integers(0, 20),
+       st.sampled_from([1, 2**8, 2**50]))
+def test_the_smallest_scores(data, cut, wanted, unit):
+    # Against a sort by score and number; some scores are not below the cut.
+    cut *= unit
+    numbers = data.draw(st.lists(st.integers(0, 30), unique=True))
+    scores = [data.draw(st.integers(0, cut + 5) | st.integers(0, 3).map(
+        lambda i: i * unit)) for _ in numbers]
+    parts = [sorted((n, s) for n, s in zip(numbers, scores) if n % 3 == 0),
+             sorted((n, s) for n, s in zip(numbers, scores) if n % 3 > 0)]
+    ranked = sorted((s, n) for n, s in zip(numbers, scores) if s < cut)
+    expected = sorted(n for _, n in ranked[:wanted])
+    (a, x), (b, y) = (zip(*part) if part else ((), ()) for part in parts)
+    assert smallest(a, x, b, y, cut, wanted) == expected
 
 
 def test_large_graphs_stay_sparse():

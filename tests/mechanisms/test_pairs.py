@@ -8,11 +8,16 @@ from hypothesis import strategies as st
 
 from torch_geometric_dp.mechanisms.pairs import (
     MOST_NODES,
+    arrows,
     check_edge_index,
     contains,
+    degrees,
     from_pairs,
+    is_undirected,
     num_pairs,
     pair_numbers,
+    pairs_of,
+    symmetric_difference,
     to_pairs,
 )
 
@@ -58,6 +63,46 @@ def test_contains(numbers, wanted):
     numbers = np.array(sorted(set(numbers)), np.int64)
     found = contains(numbers, np.array(wanted, np.int64))
     assert found.tolist() == [x in numbers for x in wanted]
+
+
+@pytest.mark.parametrize('ordered', [True, False])
+def test_contains_many(ordered):
+    random = np.random.RandomState(0)
+    numbers = np.unique(random.randint(0, 2000, 800))
+    # Gaps of all sizes between those that are wanted.
+    wanted = (random.exponential(300, 1000) - 100).astype(np.int64)
+    wanted = np.sort(wanted) if ordered else wanted
+    found = contains(numbers, wanted)
+    assert np.array_equal(found, np.isin(wanted, numbers))
+
+
+numbers = st.lists(st.integers(0, 12), unique=True).map(
+    lambda some: np.array(sorted(some), np.int64))
+
+
+@given(numbers, numbers)
+def test_symmetric_difference(a, b):
+    assert symmetric_difference(a, b).tolist() == sorted(set(a) ^ set(b))
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.booleans())))
+def test_arrows(edges):
+    edge_index = torch.tensor([edge[:2] for edge in edges],
+                              dtype=torch.long).view(-1, 2).t()
+    selected = torch.tensor([edge[2] for edge in edges], dtype=torch.bool)
+    ways = {(u, v) for u, v, counts in edges if counts and u != v}
+    out = arrows(edge_index, selected)
+    assert (np.diff(out) > 0).all() and len(out) == len(ways)
+    assert is_undirected(out) == all((v, u) in ways for u, v in ways)
+    pairs = {(min(way), max(way)) for way in ways}
+    for numbers in (pairs_of(out), to_pairs(edge_index, selected)):
+        assert (np.diff(numbers) > 0).all()
+        assert set(map(tuple, from_pairs(numbers).t().tolist())) == pairs
+    every = arrows(edge_index, torch.ones_like(selected))
+    assert np.array_equal(arrows(edge_index), every)
+    count = np.bincount([node for pair in pairs for node in pair],
+                        minlength=5).tolist()
+    assert degrees(numbers, 5).tolist() == count
 
 
 @pytest.mark.parametrize('edge_index, error, message', [

@@ -12,6 +12,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch, Data, HeteroData
 
 from tests.conftest import FALSE_ALARM
+from torch_geometric_dp.mechanisms.first_edges import order_of
 from torch_geometric_dp.nn import NAP
 from torch_geometric_dp.transforms import BoundDegree, EdgeRand, LabelRR
 
@@ -204,3 +205,11 @@ def test_repr():
     assert repr(BoundDegree(5)) == 'BoundDegree(max_degree=5)'
     assert repr(BoundDegree(5, 'refuse', seed=1)) == (
         "BoundDegree(max_degree=5, on_excess='refuse', seed=1)")
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=40))
+def test_words_that_are_almost_equal(parts):
+    # They differ in their first bits, in their last ones, or not at all.
+    words = np.array([first * 2**62 + last for first, last in parts], np.uint64)
+    expected = np.lexsort((np.arange(len(words)), words))
+    assert order_of(words).tolist() == expected.tolist()

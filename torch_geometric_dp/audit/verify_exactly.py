@@ -306,11 +306,10 @@ def _grrfs(mechanism: mechanisms.GRRFS) -> ExactPrivacy:
 
 @worst_case.register
 def _edge_rand(mechanism: mechanisms.EdgeRand) -> ExactPrivacy:
-    # The coins of the sampler, which depend on the number of pairs in the last
-    # of 60 bits.
+    # The coins of the sampler, in a large graph.
     with localcontext(prec=60):
-        mean, points, bits = _board(mechanism._flip, _PAIRS)
-        flip = 1 - (-Decimal(mean * 2**bits) / points).exp()
+        rate, _ = _board(mechanism._flip)
+        flip = 1 - (-rate).exp()
         loss = float(((1 - flip) / flip).ln())
     return ExactPrivacy(repr(mechanism), 'edge', mechanism.epsilon, loss,
                         ('an edge', 'none'), 'an edge')

@@ -302,7 +302,7 @@ def _walk(state: _State, weights: Floats, words: Words, step: int, every: int,
     # Remainders of `step`, without a division in each step.
     turn, since_record = step % weights.shape[0], step % every
     recorded = 0
-    foreseen = words.size - 3 * _AHEAD if n > _CACHED else 0
+    foreseen = words.size - 5 * _AHEAD if n > _CACHED else 0
     for i in range(0, words.size, 2):
         if i < foreseen:
             _look_ahead(state, words[i:], proposals)
@@ -359,20 +359,38 @@ def _walk(state: _State, weights: Floats, words: Words, step: int, every: int,
 @jit
 def _look_ahead(state: _State, words: Words, proposals: np.uint64) -> None:
     # Words tell what later steps will pick. Each part of it leads to the next:
-    # a node to its parent and children, and its parent to its sibling.
+    # a node to its parent and children, its parent to its sibling, and the
+    # smallest of three to its links.
     tree, terms, n = state.tree, state.terms, state.order.size
-    r = n + (np.int64(multiply_high(words[3 * _AHEAD], proposals)) >> 1)
+    r = n + (np.int64(multiply_high(words[5 * _AHEAD], proposals)) >> 1)
     prefetch(tree, r)
     prefetch(terms, r)
-    r = n + (np.int64(multiply_high(words[2 * _AHEAD], proposals)) >> 1)
+    r = n + (np.int64(multiply_high(words[4 * _AHEAD], proposals)) >> 1)
     p = tree[r, _PARENT]
     prefetch(tree, p)
     prefetch(terms, p)
     prefetch(tree, tree[r, _LEFT])
     prefetch(tree, tree[r, _RIGHT])
-    r = n + (np.int64(multiply_high(words[_AHEAD], proposals)) >> 1)
+    r = n + (np.int64(multiply_high(words[3 * _AHEAD], proposals)) >> 1)
     p = tree[r, _PARENT]
     prefetch(tree, tree[p, _LEFT] + tree[p, _RIGHT] - r)
+    leaf = _first_leaf(state, words[2 * _AHEAD], proposals)
+    prefetch(state.first, leaf)
+    leaf = _first_leaf(state, words[_AHEAD], proposals)
+    prefetch(state.links, state.first[leaf])
+
+
+@jit
+def _first_leaf(state: _State, word: np.uint64, proposals: np.uint64) -> Node:
+    # The first leaf whose links a step will look at.
+    tree, n = state.tree, state.order.size
+    r = n + (np.int64(multiply_high(word, proposals)) >> 1)
+    p = tree[r, _PARENT]
+    # The right child is the smaller one.
+    small, s = tree[r, _RIGHT], tree[p, _LEFT] + tree[p, _RIGHT] - r
+    if tree[s, _SIZE] < tree[small, _SIZE]:
+        small = s
+    return small if small < n else state.order[tree[small, _START]]
 
 
 @jit

@@ -92,6 +92,7 @@ from typing import Optional
 import numpy as np
 from numpy.typing import NDArray
 
+from torch_geometric_dp._jit import jit
 from torch_geometric_dp.accountant import Guarantee
 from torch_geometric_dp.mechanisms.checks import check_integer
 from torch_geometric_dp.mechanisms.edge_mechanism import EdgeMechanism
@@ -100,16 +101,22 @@ from torch_geometric_dp.mechanisms.odds import odds
 from torch_geometric_dp.mechanisms.pairs import (
     Pairs,
     contains,
-    from_pairs,
+    degrees,
+    nodes_of,
     num_pairs,
+    number_of,
+    symmetric_difference,
 )
 from torch_geometric_dp.noise import (
     NoiseSource,
+    Words,
     discrete_laplace,
+    distinct,
     sparse_bernoulli,
 )
 
 Array = NDArray[np.float64]
+Class = tuple[Pairs, Array]  # Nodes, and their weights.
 
 _WORDS = {
     ('edge', 'add-remove'): "one private edge is added or removed",
@@ -230,20 +237,18 @@ class DegreePreservingRR(EdgeMechanism):
         self.check_degrees(edges, num_nodes)
         targets = self.targets(edges, num_nodes, source.derive('degrees'))
         weights = self.weights(targets)
-        levels, thin = _levels(weights), source.derive('thin')
-        false = self._false_pairs(levels, source.derive('pairs'))
-        false = np.sort(false[self._stays(false, weights, levels, thin)])
-        true = edges[self._kept(edges, levels, source.derive('edges'))]
-        true = true[self._stays(true, weights, levels, thin)]
+        levels = _levels(weights)
+        false = distinct(self._false_pairs(weights, levels,
+                                           source.derive('pairs')))
+        true = self._true_pairs(edges, weights, levels, source.derive('edges'))
         # A pair with an edge has a coin of its own.
-        return np.sort(np.concatenate([true, false[~contains(edges, false)]]))
+        return symmetric_difference(true, false[~contains(edges, false)])
 
     def check_degrees(self, edges: Pairs, num_nodes: int) -> None:
         """Raises an error that names a node with more edges than the cap."""
         if self.max_degree is None or len(edges) == 0:
             return
-        degree = np.bincount(from_pairs(edges).numpy().ravel(),
-                             minlength=num_nodes)
+        degree = degrees(edges, num_nodes)
         if degree.max() > self.max_degree:
             raise ValueError(
                 f"'max_degree' must be at least {degree.max()}: so many edges "
@@ -258,9 +263,8 @@ class DegreePreservingRR(EdgeMechanism):
         number = len(edges) + int(discrete_laplace(
             source.derive('number'), self._number_scale, 1)[0])
         number = min(max(number, 0), num_pairs(num_nodes))
-        degree = np.bincount(from_pairs(edges).numpy().ravel(),
-                             minlength=num_nodes)
-        noisy = degree + discrete_laplace(source, self._scale, num_nodes)
+        noisy = degrees(edges, num_nodes) + discrete_laplace(
+            source, self._scale, num_nodes)
         step = max(1, int(self._scale / 8))  # Finer makes no difference.
         values, place, count = np.unique(np.rint(noisy / step) * step,
                                          return_inverse=True,
@@ -268,14 +272,14 @@ class DegreePreservingRR(EdgeMechanism):
         if number == 0:
             return np.zeros(num_nodes)
         most = min(max(values.max(), 1.0), self.max_degree or num_nodes - 1)
-        degrees = _few_up_to(most)
-        gap = np.abs(values[:, None] - degrees)
+        few = _few_up_to(most)
+        gap = np.abs(values[:, None] - few)
         chance = np.exp((gap.min(axis=1, keepdims=True) - gap) / self._scale)
         # How many nodes have which degree: the most likely law, by EM.
-        law = np.full(len(degrees), 1 / len(degrees))
+        law = np.full(len(few), 1 / len(few))
         for _ in range(_EM_STEPS):
             law *= chance.T @ (count / (chance @ law)) / num_nodes
-        means: Array = chance @ (law * degrees) / (chance @ law)
+        means: Array = chance @ (law * few) / (chance @ law)
         targets = means[place]
         targets *= 2 * number / max(targets.sum(), 1e-9)
         return np.minimum(targets, num_nodes - 1.0)
@@ -304,55 +308,45 @@ class DegreePreservingRR(EdgeMechanism):
         weights[some] = np.exp(np.interp(logs, np.log(d), np.log(w)))
         return weights
 
-    def _kept(self, edges: Pairs, levels: Pairs,
-              source: NoiseSource) -> NDArray[np.bool_]:
-        # Coins of (1 - q) T, rounded down; T is a power of two.
-        u, v = from_pairs(edges).numpy()
-        coins = source.gather(edges, np.zeros_like(edges), 1, 2)[:, 0]
-        shift = np.maximum(-(levels[u] + levels[v]), 0).astype(np.uint64)
-        drawn: NDArray[np.bool_] = coins < np.uint64(self._limit()) >> shift
-        drawn &= (levels[u] >= _LOWEST) & (levels[v] >= _LOWEST)
-        return drawn
+    def _true_pairs(self, edges: Pairs, weights: Array, levels: Pairs,
+                    source: NoiseSource) -> Pairs:
+        # Coins of (1 - q) T, rounded down, and of t / T; T is a power of two.
+        out, count = np.empty_like(edges), 0
+        for start, stop, words in source.blocks(len(edges), 2):
+            count += _keep(edges[start:stop], weights, levels,
+                           np.uint64(self._limit()), words, out[count:])
+        return out[:count]
 
     def _limit(self) -> int:
         with localcontext(prec=80):
             limit = (1 - self._flip) * 2**64
             return int(limit.to_integral_value(ROUND_FLOOR))
 
-    def _false_pairs(self, levels: Pairs, source: NoiseSource) -> Pairs:
-        # Pairs that a coin of q T picked, in all blocks of two classes.
-        members = {level: np.flatnonzero(levels == level)
-                   for level in np.unique(levels[levels >= _LOWEST]).tolist()}
+    def _false_pairs(self, weights: Array, levels: Pairs,
+                     source: NoiseSource) -> Pairs:
+        # Pairs that coins of q T and of t / T picked, in all blocks of two
+        # classes.
+        members = {}
+        for level in np.unique(levels[levels >= _LOWEST]).tolist():
+            nodes = np.flatnonzero(levels == level)
+            members[level] = nodes, weights[nodes]
         found = [np.empty(0, np.int64)]
         for a, rows in members.items():
             for b, columns in members.items():
                 if a > b:
                     continue
-                size = (num_pairs(len(rows)) if a == b else
-                        len(rows) * len(columns))
+                size = (num_pairs(len(rows[0])) if a == b else
+                        len(rows[0]) * len(columns[0]))
+                level, block = min(a + b, 0), source.derive(a, b)
                 with localcontext(prec=80):
-                    chance = self._flip * Decimal(2)**min(a + b, 0)
-                at = sparse_bernoulli(source.derive(a, b), chance, size)
-                if a == b:
-                    u, v = from_pairs(at).numpy()
-                else:
-                    u, v = np.divmod(at, len(columns))
-                u, v = rows[u], columns[v]
-                low, high = np.minimum(u, v), np.maximum(u, v)
-                found.append(high * (high - 1) // 2 + low)
+                    chance = self._flip * Decimal(2)**level
+                at, count = sparse_bernoulli(block, chance, size), 0
+                for start, stop, words in block.derive('thin').blocks(
+                        len(at), 1):
+                    count += _thin(at[start:stop], rows, columns, level,
+                                   words, at[count:])
+                found.append(at[:count])
         return np.concatenate(found)
-
-    def _stays(self, pairs: Pairs, weights: Array, levels: Pairs,
-               source: NoiseSource) -> NDArray[np.bool_]:
-        # One coin of t / T for each pair, whether it has an edge or not.
-        u, v = from_pairs(pairs).numpy()
-        chance = np.minimum(weights[u] * weights[v], 1.0)
-        chance /= np.exp2(np.minimum(levels[u] + levels[v], 0.0))
-        coins = source.gather(pairs, np.zeros_like(pairs), 1, 2)[:, 0]
-        # In 63 bits, so that one is one.
-        limit = np.floor(np.minimum(chance, 1.0) * 2.0**63).astype(np.uint64)
-        stays: NDArray[np.bool_] = coins >> np.uint64(1) < limit
-        return stays
 
     def __repr__(self) -> str:
         args = [f'epsilon={self.epsilon}', *self.arguments()]
@@ -368,6 +362,49 @@ class DegreePreservingRR(EdgeMechanism):
         if self.share != 0.1:
             args.append(f'share={self.share}')
         return args
+
+
+@jit
+def _stays(weight: float, other: float, level: int, word: np.uint64) -> bool:
+    # A coin of t / T for a pair, whether it has an edge or not. In 63 bits, so
+    # that one is one.
+    chance = math.ldexp(min(weight * other, 1.0), -level)
+    limit = np.uint64(math.floor(min(chance, 1.0) * 9223372036854775808.0))
+    return bool(word >> np.uint64(1) < limit)
+
+
+@jit
+def _keep(edges: Pairs, weights: Array, levels: Pairs, limit: np.uint64,
+          words: Words, out: Pairs) -> int:
+    # Two words an edge. Returns how many of them stay.
+    count = 0
+    for i in range(edges.size):
+        u, v = nodes_of(edges[i])
+        level = min(levels[u] + levels[v], 0)
+        stays = min(levels[u], levels[v]) >= _LOWEST
+        stays &= words[2 * i] < limit >> np.uint64(-level)
+        stays &= _stays(weights[u], weights[v], level, words[2 * i + 1])
+        out[count] = edges[i]  # No branch: the next nodes are read meanwhile.
+        count += stays
+    return count
+
+
+@jit
+def _thin(at: Pairs, rows: Class, columns: Class, level: int, words: Words,
+          out: Pairs) -> int:
+    # One word for each place in a block, which is a triangle if rows and
+    # columns are the same nodes. Returns how many pairs stay.
+    count = 0
+    triangle = rows[0][0] == columns[0][0]
+    for i in range(at.size):
+        if triangle:
+            u, v = nodes_of(at[i])
+        else:
+            u, v = at[i] // columns[0].size, at[i] % columns[0].size
+        stays = _stays(rows[1][u], columns[1][v], level, words[i])
+        out[count] = number_of(rows[0][u], columns[0][v])
+        count += stays
+    return count
 
 
 def _few_up_to(most: float) -> Array:

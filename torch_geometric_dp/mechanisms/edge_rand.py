@@ -30,11 +30,13 @@ theorem holds for what the machine does, without any error term. Epsilons above
 """
 from decimal import localcontext
 
-import numpy as np
-
 from torch_geometric_dp.mechanisms.edge_mechanism import EdgeMechanism
 from torch_geometric_dp.mechanisms.odds import odds
-from torch_geometric_dp.mechanisms.pairs import Pairs, contains, num_pairs
+from torch_geometric_dp.mechanisms.pairs import (
+    Pairs,
+    num_pairs,
+    symmetric_difference,
+)
 from torch_geometric_dp.noise import NoiseSource, sparse_bernoulli
 
 
@@ -77,8 +79,4 @@ class EdgeRand(EdgeMechanism):
         an edge.
         """
         flips = sparse_bernoulli(source, self._flip, count)
-        # Both stand in increasing order, so nothing needs to be sorted.
-        gone = contains(flips, edges)
-        new = np.delete(flips, np.searchsorted(flips, edges[gone]))
-        kept = edges[~gone]
-        return np.insert(new, np.searchsorted(new, kept), kept)
+        return symmetric_difference(edges, flips)

@@ -53,11 +53,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from torch_geometric_dp._jit import jit
 from torch_geometric_dp.mechanisms.edge_mechanism import EdgeMechanism
 from torch_geometric_dp.mechanisms.odds import odds
 from torch_geometric_dp.mechanisms.pairs import Pairs, contains, num_pairs
 from torch_geometric_dp.noise import (
     NoiseSource,
+    bernoulli,
     discrete_laplace,
     sparse_bernoulli,
     threshold,
@@ -65,6 +67,7 @@ from torch_geometric_dp.noise import (
 )
 
 _SCORES = 2**62  # How many scores there are.
+_PARTS = 2**12  # In which scores are counted.
 _SLACK = Fraction(1, 2**39)  # Makes up for what the samplers round.
 
 
@@ -124,12 +127,12 @@ class LapGraph(EdgeMechanism):
         pairs = sparse_bernoulli(source.derive('pairs'), Fraction(cut, _SCORES),
                                  count)
         scores = uniform_integers(source.derive('scores'), cut, len(pairs))
-        # An edge has a score of its own.
-        other = ~contains(edges, pairs)
-        pairs = np.concatenate([pairs[other], edges])
-        scores = np.concatenate([scores[other],
-                                 self._edge_scores(len(edges), source)])
-        return _smallest(pairs[scores < cut], scores[scores < cut], wanted)
+        scores[contains(edges, pairs)] = cut  # An edge has one of its own.
+        edge_scores = self._edge_scores(len(edges), source)
+        first_out, ties = _first_out(scores, edge_scores, cut, wanted)
+        out = np.empty(wanted, np.int64)
+        return out[:_take(pairs, scores, edges, edge_scores, first_out, ties,
+                          out)]
 
     def _cut(self, wanted: int, count: int) -> int:
         enough = wanted + 70 + math.isqrt(4900 + 140 * wanted) + 1
@@ -138,12 +141,13 @@ class LapGraph(EdgeMechanism):
         return _SCORES * enough // count + 1
 
     def _edge_scores(self, count: int, source: NoiseSource) -> Pairs:
-        def draw(name: str, high: int) -> Pairs:
-            return uniform_integers(source.derive('edges', name), high, count)
-
-        return np.where(draw('sign', _SCORES) < self._tau,
-                        self._tau + draw('high', _SCORES - self._tau),
-                        draw('low', self._tau))
+        scores = uniform_integers(source.derive('edges', 'low'), self._tau,
+                                  count)
+        flipped = np.flatnonzero(bernoulli(source.derive('edges', 'sign'),
+                                           Fraction(self._tau, _SCORES), count))
+        scores[flipped] = self._tau + uniform_integers(
+            source.derive('edges', 'high'), _SCORES - self._tau, len(flipped))
+        return scores
 
     def __repr__(self) -> str:
         share = (f', count_share={self.count_share}'
@@ -151,10 +155,48 @@ class LapGraph(EdgeMechanism):
         return f'{self.__class__.__name__}(epsilon={self.epsilon}{share})'
 
 
-def _smallest(pairs: Pairs, scores: Pairs, wanted: int) -> Pairs:
-    if len(pairs) > wanted:
-        first_out = np.partition(scores, wanted)[wanted]
-        tied = np.sort(pairs[scores == first_out])
-        pairs = pairs[scores < first_out]
-        pairs = np.concatenate([pairs, tied[:wanted - len(pairs)]])
-    return np.sort(pairs)
+def _first_out(scores: Pairs, edge_scores: Pairs, cut: int,
+               wanted: int) -> tuple[int, int]:
+    # The score that is no longer small enough, unless it is that of several
+    # pairs: then how many of them are wanted.
+    shift = max(0, (cut - 1).bit_length() - _PARTS.bit_length())
+    count = np.zeros((cut - 1 >> shift) + 1, np.int64)
+    for part in (scores, edge_scores):
+        _histogram(part, cut, shift, count)
+    upto = np.cumsum(count)
+    if upto[-1] <= wanted:
+        return cut, 0
+    place = int(np.searchsorted(upto, wanted, 'right'))
+    near = np.concatenate([part[part >> shift == place]
+                           for part in (scores, edge_scores)])
+    near = near[near < cut]
+    rest = wanted - int(upto[place] - count[place])
+    near.partition(rest)
+    first_out = int(near[rest])
+    return first_out, rest - int((near[:rest] < first_out).sum())
+
+
+@jit
+def _histogram(scores: Pairs, cut: int, shift: int, count: Pairs) -> None:
+    for score in scores:
+        if score < cut:
+            count[score >> shift] += 1
+
+
+@jit
+def _take(pairs: Pairs, scores: Pairs, edges: Pairs, edge_scores: Pairs,
+          first_out: int, ties: int, out: Pairs) -> int:
+    # Both kinds of pairs in the order of their numbers, in which ties are
+    # taken, too. Returns how many there are.
+    i, j, count = 0, 0, 0
+    while i < pairs.size or j < edges.size:
+        if j == edges.size or (i < pairs.size and pairs[i] < edges[j]):
+            pair, score, i = pairs[i], scores[i], i + 1
+        else:
+            pair, score, j = edges[j], edge_scores[j], j + 1
+        if score == first_out and ties > 0:
+            ties, score = ties - 1, score - 1
+        if score < first_out:
+            out[count] = pair
+            count += 1
+    return count

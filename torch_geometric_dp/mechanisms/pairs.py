@@ -5,7 +5,7 @@ pairs of :math:`n` nodes have the numbers from 0 to :math:`n(n-1)/2 - 1`, and a
 graph without directions is a set of numbers: never a matrix.
 """
 import math
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import torch
@@ -54,31 +54,113 @@ def check_edge_index(edge_index: Any, num_nodes: int,
             or edge_index.dtype == torch.bool):
         raise ValueError(f"'{name}' must hold integers "
                          f"(got {edge_index.dtype})")
-    wrong = ((edge_index < 0) | (edge_index >= num_nodes)).any(dim=0)
-    if wrong.any():
+    if edge_index.numel() == 0:
+        return
+    least, most = edge_index.aminmax()
+    if least < 0 or most >= num_nodes:
+        wrong = ((edge_index < 0) | (edge_index >= num_nodes)).any(dim=0)
         column = int(wrong.int().argmax())
         raise ValueError(
             f"'{name}' must hold nodes from 0 to {num_nodes - 1} (got "
             f"{edge_index[:, column].tolist()} in column {column})")
 
 
-def to_pairs(edge_index: Tensor) -> Pairs:
+def to_pairs(edge_index: Tensor, selected: Optional[Tensor] = None) -> Pairs:
     """The numbers of the pairs that have an edge in either direction, each of
-    them once. Self-loops are no pairs.
+    them once. Self-loops are no pairs. If columns are :obj:`selected` by a
+    boolean tensor, the others do not count.
 
     .. code-block:: python
 
         to_pairs(torch.tensor([[0, 3, 3, 1], [3, 0, 1, 1]]))   # [3 4]
     """
-    return distinct(pair_numbers(edge_index[:, edge_index[0] != edge_index[1]]))
+    return pairs_of(arrows(edge_index, selected))
+
+
+def arrows(edge_index: Tensor, selected: Optional[Tensor] = None) -> Pairs:
+    """Twice the number of the pair for each edge from its smaller node to its
+    larger one, and one more for each edge that goes back, in increasing order;
+    each of them once.
+
+    .. code-block:: python
+
+        arrows(torch.tensor([[0, 3, 3, 1], [3, 0, 1, 1]]))   # [6 7 9]
+    """
+    u, v = _ends(edge_index)
+    if selected is None:
+        some = np.ones(1, np.bool_)
+    else:
+        some = selected.cpu().numpy()
+    out = np.empty(u.size, np.int64)
+    return distinct(out[:_fill_arrows(u, v, some, out)])
+
+
+def pairs_of(arrows: Pairs) -> Pairs:
+    """The pairs of what :func:`arrows` returned, each of them once."""
+    out = np.empty(arrows.size - _count_returns(arrows), np.int64)
+    _fill_pairs(arrows, out)
+    return out
+
+
+def is_undirected(arrows: Pairs) -> bool:
+    """Whether there is an arrow back for each arrow."""
+    return 2 * _count_returns(arrows) == arrows.size
+
+
+@jit
+def _count_returns(arrows: Pairs) -> int:
+    # Arrows back of pairs that have both stand behind the other one.
+    count = 0
+    for i in range(1, arrows.size):
+        count += arrows[i] >> 1 == arrows[i - 1] >> 1
+    return count
+
+
+@jit
+def _fill_pairs(arrows: Pairs, out: Pairs) -> None:
+    count = 0
+    for i in range(arrows.size):
+        if i == 0 or arrows[i] >> 1 != arrows[i - 1] >> 1:
+            out[count] = arrows[i] >> 1
+            count += 1
 
 
 def pair_numbers(edge_index: Tensor) -> Pairs:
     """The number of each edge's pair, one for each column."""
+    u, v = _ends(edge_index)
+    out = np.empty(u.size, np.int64)
+    _fill_numbers(u, v, out)
+    return out
+
+
+def _ends(edge_index: Tensor) -> tuple[Pairs, Pairs]:
     u, v = edge_index.detach().cpu().numpy().astype(np.int64, copy=False)
-    low, high = np.minimum(u, v), np.maximum(u, v)
-    numbers: Pairs = high * (high - 1) // 2 + low
-    return numbers
+    return np.ascontiguousarray(u), np.ascontiguousarray(v)
+
+
+@jit
+def number_of(u: int, v: int) -> int:
+    """The number of one pair; for kernels."""
+    low, high = (u, v) if u < v else (v, u)
+    return high * (high - 1) // 2 + low
+
+
+@jit
+def _fill_numbers(u: Pairs, v: Pairs, out: Pairs) -> None:
+    for i in range(u.size):
+        out[i] = number_of(u[i], v[i])
+
+
+@jit
+def _fill_arrows(u: Pairs, v: Pairs, some: NDArray[np.bool_],
+                 out: Pairs) -> int:
+    # Returns how many there are. A single entry of `some` stands for all.
+    count = 0
+    for i in range(u.size):
+        if u[i] != v[i] and some[i if some.size > 1 else 0]:
+            out[count] = 2 * number_of(u[i], v[i]) + (u[i] > v[i])
+            count += 1
+    return count
 
 
 def from_pairs(numbers: Pairs) -> Tensor:
@@ -94,15 +176,41 @@ def from_pairs(numbers: Pairs) -> Tensor:
 
 
 @jit
+def nodes_of(number: int) -> tuple[int, int]:
+    """The nodes of one pair; for kernels."""
+    # A rounded root is off by one at the most, and integers put it right.
+    v = int(math.sqrt(2.0 * number + 0.25) + 0.5)
+    if v * (v - 1) // 2 > number:
+        v -= 1
+    elif v * (v + 1) // 2 <= number:
+        v += 1
+    return number - v * (v - 1) // 2, v
+
+
+@jit
 def _fill_nodes(numbers: Pairs, nodes: Pairs) -> None:
     for i in range(numbers.size):
-        # A rounded root is off by one at the most, and integers put it right.
-        v = int(math.sqrt(2.0 * numbers[i] + 0.25) + 0.5)
-        if v * (v - 1) // 2 > numbers[i]:
-            v -= 1
-        elif v * (v + 1) // 2 <= numbers[i]:
-            v += 1
-        nodes[0, i], nodes[1, i] = numbers[i] - v * (v - 1) // 2, v
+        nodes[0, i], nodes[1, i] = nodes_of(numbers[i])
+
+
+def degrees(numbers: Pairs, num_nodes: int) -> Pairs:
+    """How many of the pairs each node belongs to.
+
+    .. code-block:: python
+
+        degrees(np.array([3, 4]), num_nodes=4)   # [1 1 0 2]
+    """
+    out = np.zeros(num_nodes, np.int64)
+    _count_degrees(numbers, out)
+    return out
+
+
+@jit
+def _count_degrees(numbers: Pairs, out: Pairs) -> None:
+    for number in numbers:
+        u, v = nodes_of(number)
+        out[u] += 1
+        out[v] += 1
 
 
 def contains(numbers: Pairs, wanted: Pairs) -> NDArray[np.bool_]:
@@ -113,8 +221,61 @@ def contains(numbers: Pairs, wanted: Pairs) -> NDArray[np.bool_]:
 
         contains(np.array([4, 5]), np.array([7, 4]))   # [False  True]
     """
-    if len(numbers) == 0:
-        return np.zeros(len(wanted), np.bool_)
-    at = np.searchsorted(numbers, wanted)
-    found: NDArray[np.bool_] = numbers.take(at, mode='clip') == wanted
+    found = np.empty(len(wanted), np.bool_)
+    _look_up(numbers, wanted, found)
     return found
+
+
+@jit
+def _look_up(numbers: Pairs, wanted: Pairs,
+             found: NDArray[np.bool_]) -> None:
+    # From where the last one was found, in steps that double: next to no work
+    # if those that are wanted stand in increasing order, too.
+    at, end = 0, numbers.size
+    for i in range(wanted.size):
+        low, step = at, 1
+        if at > 0 and numbers[at - 1] >= wanted[i]:
+            low = 0
+        at = low
+        while at < end and numbers[at] < wanted[i]:
+            low, at, step = at + 1, at + step, 2 * step
+        high = min(at, end)
+        while low < high:
+            middle = (low + high) // 2
+            if numbers[middle] < wanted[i]:
+                low = middle + 1
+            else:
+                high = middle
+        at = low
+        found[i] = at < end and numbers[at] == wanted[i]
+
+
+def symmetric_difference(a: Pairs, b: Pairs) -> Pairs:
+    """The numbers that stand in one of two arrays, but not in both; all of
+    them in increasing order.
+
+    .. code-block:: python
+
+        symmetric_difference(np.array([1, 4]), np.array([4, 5]))   # [1 5]
+    """
+    out = np.empty(len(a) + len(b), np.int64)
+    return out[:_fill_difference(a, b, out)]
+
+
+@jit
+def _fill_difference(a: Pairs, b: Pairs, out: Pairs) -> int:
+    i, j, count = 0, 0, 0
+    while i < a.size and j < b.size:
+        if a[i] == b[j]:
+            i, j = i + 1, j + 1
+            continue
+        if a[i] < b[j]:
+            out[count], i = a[i], i + 1
+        else:
+            out[count], j = b[j], j + 1
+        count += 1
+    for k in range(i, a.size):
+        out[count], count = a[k], count + 1
+    for k in range(j, b.size):
+        out[count], count = b[k], count + 1
+    return count

@@ -25,10 +25,12 @@ def distinct_edges(adjacency: Any, num_nodes: int) -> Tensor:
         adjacency = _from_sparse(adjacency, num_nodes)
     check_edge_index(adjacency, num_nodes)
     source, target = adjacency.cpu().numpy().astype(np.int64, copy=False)
-    target, source = np.divmod(distinct(target * num_nodes + source),
-                               max(num_nodes, 1))
-    edges = torch.from_numpy(np.stack([source, target]))
-    return edges.to(adjacency.device)
+    edges = np.empty((2, 0), np.int64)
+    if num_nodes > 0:
+        keys = distinct(target * num_nodes + source)
+        edges = np.empty((2, len(keys)), np.int64)
+        np.divmod(keys, num_nodes, out=(edges[1], edges[0]))
+    return torch.from_numpy(edges).to(adjacency.device)
 
 
 def _from_sparse(adjacency: Any, num_nodes: int) -> Tensor:

@@ -28,7 +28,6 @@ from typing import Any, Optional
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch, Data, HeteroData
@@ -38,8 +37,20 @@ from torch_geometric.transforms import BaseTransform
 
 from torch_geometric_dp.accountant import Guarantee, PrivacyAccountant, Release
 from torch_geometric_dp.mechanisms.checks import check_integer
+from torch_geometric_dp.mechanisms.first_edges import (
+    Keys,
+    compare,
+    fill_keys,
+    find_last,
+    order_of,
+)
 from torch_geometric_dp.mechanisms.pairs import MOST_NODES, check_edge_index
-from torch_geometric_dp.noise import NoiseSource
+from torch_geometric_dp.noise import (
+    BLOCK_WORDS,
+    NoiseSource,
+    Words,
+    distinct,
+)
 
 ON_EXCESS = ('drop', 'refuse')
 
@@ -103,28 +114,37 @@ class BoundDegree(BaseTransform):
         return data
 
     def _bound(self, store: BaseStorage) -> None:
-        low, high = self._ends(store)
-        keys, place = np.unique(high * MOST_NODES + low, return_inverse=True)
-        high, low = np.divmod(keys, MOST_NODES)
-        # The key alone decides on the order: never the graph.
-        words = self._source.gather(high, low, MOST_NODES, 2)[:, 0]
-        order = np.lexsort((keys, words))
-        keep = ((_places(low, high, order) < self.max_degree)
-                & (_places(high, low, order) < self.max_degree))
-        if keep.all():
+        columns, num_nodes = self._keys(store)
+        edges = distinct(columns.copy())
+        degree = np.zeros(num_nodes, np.int64)
+        last = np.full((num_nodes, 2), 2**64 - 1, np.uint64)
+        words = self._words(edges)
+        find_last(edges, words, order_of(words), self.max_degree, degree, last)
+        if (degree <= self.max_degree).all():
             return
         if self.on_excess == 'refuse':
-            ends = np.concatenate([low, high[low != high]])
-            degree = np.bincount(ends)
             raise ValueError(
                 f"'max_degree' must be at least {degree.max()}: so many edges "
                 f"has node {degree.argmax()} (got {self.max_degree})")
-        columns = torch.from_numpy(np.flatnonzero(keep[place]))
-        _select(store, columns)
+        keep = np.empty(len(columns), np.bool_)
+        for start in range(0, len(columns), BLOCK_WORDS):
+            part = slice(start, start + BLOCK_WORDS)
+            compare(columns[part], self._words(columns[part]), last,
+                     keep[part])
+        _select(store, torch.from_numpy(np.flatnonzero(keep)))
 
-    def _ends(self, store: BaseStorage) -> tuple[NDArray[np.int64], ...]:
-        # The smaller and the larger end of each column; nodes of two types
-        # have different numbers.
+    def _words(self, edges: Keys) -> Words:
+        # The key alone decides on the order: never the graph.
+        words = np.empty(len(edges), np.uint64)
+        for start in range(0, len(edges), BLOCK_WORDS):
+            high, low = np.divmod(edges[start:start + BLOCK_WORDS], MOST_NODES)
+            words[start:start + BLOCK_WORDS] = self._source.gather(
+                high, low, MOST_NODES, 2)[:, 0]
+        return words
+
+    def _keys(self, store: BaseStorage) -> tuple[Keys, int]:
+        # The larger and the smaller end of each column in one number, and how
+        # many nodes there are; nodes of two types have different numbers.
         edge_index, offset = _edge_index(store), 0
         sizes = store.size() if store._key is not None else (
             store._parent().num_nodes, ) * 2
@@ -134,7 +154,8 @@ class BoundDegree(BaseTransform):
         if store._key is not None and store._key[0] != store._key[-1]:
             offset = int(sizes[0])
         u, v = edge_index.detach().cpu().numpy().astype(np.int64, copy=False)
-        return np.minimum(u, v + offset), np.maximum(u, v + offset)
+        u, v = np.ascontiguousarray(u), np.ascontiguousarray(v)
+        return fill_keys(u, v, offset), max(sizes) + offset
 
     def _entry(self) -> Release:
         cap = self.max_degree
@@ -155,25 +176,6 @@ class BoundDegree(BaseTransform):
         if self.seed is not None:
             args.append(f'seed={self.seed}')
         return f"{self.__class__.__name__}({', '.join(args)})"
-
-
-def _places(ends: NDArray[np.int64], others: NDArray[np.int64],
-            order: NDArray[np.int64]) -> NDArray[np.int64]:
-    # The place of each edge among all edges at its end, in the given order.
-    count = len(ends)
-    both = np.concatenate([ends, others])
-    rank = np.empty(count, np.int64)
-    rank[order] = np.arange(count)
-    loop = np.concatenate([np.zeros(count, bool), ends == others])
-    edge = np.flatnonzero(~loop)  # A self-loop stands at its node once.
-    edge = edge[np.lexsort((rank[edge % count], both[edge]))]
-    node = both[edge]
-    first = np.ones(len(node), bool)
-    first[1:] = node[1:] != node[:-1]
-    start = np.maximum.accumulate(np.where(first, np.arange(len(node)), 0))
-    places = np.zeros(2 * count, np.int64)
-    places[edge] = np.arange(len(node)) - start
-    return places[:count]
 
 
 def _select(store: BaseStorage, columns: Tensor) -> None:

@@ -7,7 +7,6 @@ from torch_geometric.data.storage import BaseStorage
 from torch_geometric_dp import mechanisms
 from torch_geometric_dp.accountant import Guarantee
 from torch_geometric_dp.accountant.guarantee import Parameter
-from torch_geometric_dp.mechanisms.pairs import pair_numbers
 from torch_geometric_dp.noise import NoiseSource
 from torch_geometric_dp.transforms.edge_transform import (
     MAX_EDGES,
@@ -80,15 +79,14 @@ class DegreePreservingRR(EdgeTransform):
             raise ValueError(f"unit='node' needs a graph with one type of "
                              f"private edges: a node has edges in all of them "
                              f"(got {len(stores)})")
-        for store, _ in stores:
-            self.mechanism.check_degrees(pair_numbers(self._pairs(store)[0]),
-                                         self.num_nodes(store))
+        for store, _ in stores if self.mechanism.unit == 'node' else ():
+            private, _ = self._numbers(store, self._arrows(store))
+            self.mechanism.check_degrees(private, self.num_nodes(store))
         return stores
 
-    def expected_edges(self, private: Tensor, public: Tensor,
-                       num_nodes: int) -> float:
+    def expected_edges(self, num_nodes: int, num_edges: int) -> float:
         """The expected number of pairs that :meth:`draw` returns."""
-        return self.mechanism.expected_edges(num_nodes, private.size(1))
+        return self.mechanism.expected_edges(num_nodes, num_edges)
 
     def draw(self, store: BaseStorage, private: Tensor, public: Tensor,
              num_nodes: int, source: NoiseSource) -> tuple[Tensor, None]:

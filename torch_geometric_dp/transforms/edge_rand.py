@@ -34,10 +34,9 @@ class EdgeRand(EdgeTransform):
         """What it takes to undo the bias."""
         return ('flip', self.mechanism.flip),
 
-    def expected_edges(self, private: Tensor, public: Tensor,
-                       num_nodes: int) -> float:
+    def expected_edges(self, num_nodes: int, num_edges: int) -> float:
         """The expected number of pairs that :meth:`draw` returns."""
-        return self.mechanism.expected_edges(num_nodes, private.size(1))
+        return self.mechanism.expected_edges(num_nodes, num_edges)
 
     def draw(self, store: BaseStorage, private: Tensor, public: Tensor,
              num_nodes: int, source: NoiseSource) -> tuple[Tensor, None]:

@@ -146,8 +146,7 @@ class EdgeRR(EdgeTransform):
                               claimed_epsilon=self.epsilon)
         return promise
 
-    def expected_edges(self, private: Tensor, public: Tensor,
-                       num_nodes: int) -> float:
+    def expected_edges(self, num_nodes: int, num_edges: int) -> float:
         """An upper bound on the expected number of pairs that :meth:`draw`
         returns: all private edges, and what noise adds to blocks with some and
         to blocks without, of which there are fewer than nodes.
@@ -155,7 +154,7 @@ class EdgeRR(EdgeTransform):
         a = math.exp(-self._split()[1])
         least = max(1, math.ceil(self.min_signal / self._split()[1]))
         noise = a**least * (least + a / (1 - a)) / (1 + a)
-        return (private.size(1) * (1 + a / (1 - a * a)) +
+        return (num_edges * (1 + a / (1 - a * a)) +
                 max(0, num_nodes - 1) * noise)
 
     def draw(self, store: BaseStorage, private: Tensor, public: Tensor,

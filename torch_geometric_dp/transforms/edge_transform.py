@@ -28,7 +28,6 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import Any, Optional
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
@@ -38,11 +37,15 @@ from torch_geometric.data.storage import BaseStorage
 from torch_geometric_dp.accountant import Guarantee
 from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
 from torch_geometric_dp.mechanisms.pairs import (
+    Pairs,
+    arrows,
     check_edge_index,
     contains,
     from_pairs,
+    is_undirected,
     num_pairs,
     pair_numbers,
+    pairs_of,
     to_pairs,
 )
 from torch_geometric_dp.noise import NoiseSource
@@ -83,9 +86,10 @@ class EdgeTransform(PrivateTransform):
         self.max_edges = check_integer('max_edges', max_edges, 0)
 
     @abstractmethod
-    def expected_edges(self, private: Tensor, public: Tensor,
-                       num_nodes: int) -> float:
-        """The expected number of pairs that :meth:`draw` returns."""
+    def expected_edges(self, num_nodes: int, num_edges: int) -> float:
+        """The expected number of pairs that :meth:`draw` returns, for a graph
+        in which :obj:`num_edges` pairs are private.
+        """
 
     @abstractmethod
     def draw(self, store: BaseStorage, private: Tensor, public: Tensor,
@@ -128,10 +132,11 @@ class EdgeTransform(PrivateTransform):
         stores = self._stores(data)
         expected = 0.0
         for store in stores:
-            self._warn_of_directions(store)
-            private, public = self._pairs(store)
-            expected += 2 * self.expected_edges(private, public,
-                                                self.num_nodes(store))
+            ways = self._arrows(store)
+            self._warn_of_directions(ways)
+            private, _ = self._numbers(store, ways)
+            expected += 2 * self.expected_edges(self.num_nodes(store),
+                                                len(private))
         if expected > self.max_edges:
             raise ValueError(
                 f"'max_edges' must be at least {math.ceil(expected)}, the "
@@ -142,24 +147,30 @@ class EdgeTransform(PrivateTransform):
     def write(self, store: BaseStorage, field: str,
               source: NoiseSource) -> None:
         """Draws the edges of one edge type."""
-        private, public = self._pairs(store)
-        drawn, weight = self.draw(store, private, public,
-                                  self.num_nodes(store), source)
-        new = torch.from_numpy(~contains(pair_numbers(public),
-                                         pair_numbers(drawn)))
+        private, public = self._numbers(store, self._arrows(store))
+        drawn, weight = self.draw(store, from_pairs(private),
+                                  from_pairs(public), self.num_nodes(store),
+                                  source)
+        if len(public) > 0:
+            new = torch.from_numpy(~contains(public, pair_numbers(drawn)))
+            drawn = drawn[:, new]
+            weight = None if weight is None else weight[new]
         kept = _edge_index(store)[:, ~self._mask(store)].long()
-        drawn = drawn[:, new].to(kept.device)
         for key in list(store):
             if key == 'num_edges' or (store.is_edge_attr(key) and key
                                       not in (field, *self.public_fields)):
                 del store[key]
-        store[field] = torch.cat([kept, drawn, drawn.flip(0)], dim=1)
-        released = torch.arange(store[field].size(1), device=kept.device)
-        store[self.private] = released >= kept.size(1)
+        first, count = kept.size(1), drawn.size(1)
+        out = kept.new_empty(2, first + 2 * count)
+        out[:, :first], out[:, first:first + count] = kept, drawn
+        out[:, first + count:] = drawn.flip(0)
+        store[field] = out
+        store[self.private] = out.new_ones(out.size(1), dtype=torch.bool)
+        store[self.private][:first] = False
         if weight is not None:
-            weight = weight[new].to(kept.device)
+            weight = weight.to(kept.device)
             store['edge_weight'] = torch.cat(
-                [weight.new_ones(kept.size(1)), weight, weight])
+                [weight.new_ones(first), weight, weight])
 
     def content(self, store: BaseStorage, field: str) -> tuple[Tensor, ...]:
         """The edges, which of them are private, and the number of nodes."""
@@ -240,19 +251,20 @@ class EdgeTransform(PrivateTransform):
         selected: Tensor = mask.to(edge_index.device)
         return selected
 
-    def _pairs(self, store: BaseStorage) -> tuple[Tensor, Tensor]:
-        # The private and the public ones, in the order of their numbers.
-        edge_index, mask = _edge_index(store), self._mask(store)
-        private, public = (to_pairs(edge_index[:, part])
-                           for part in (mask, ~mask))
-        private = private[~contains(public, private)]
-        return from_pairs(private), from_pairs(public)
+    def _arrows(self, store: BaseStorage) -> Pairs:
+        return arrows(_edge_index(store), self._mask(store))
 
-    def _warn_of_directions(self, store: BaseStorage) -> None:
-        edges = _edge_index(store)[:, self._mask(store)]
-        up, down = (to_pairs(edges[:, way])
-                    for way in (edges[0] < edges[1], edges[0] > edges[1]))
-        if not np.array_equal(up, down):
+    def _numbers(self, store: BaseStorage,
+                 private_arrows: Pairs) -> tuple[Pairs, Pairs]:
+        # Those of the private and of the public pairs, in increasing order.
+        private = pairs_of(private_arrows)
+        public = to_pairs(_edge_index(store), ~self._mask(store))
+        if len(public) > 0:
+            private = private[~contains(public, private)]
+        return private, public
+
+    def _warn_of_directions(self, private_arrows: Pairs) -> None:
+        if not is_undirected(private_arrows):
             warnings.warn(f"'edge_index' holds private edges that have a "
                           f"direction, which {self.__class__.__name__} does "
                           f"not release: its edges have both", stacklevel=5)

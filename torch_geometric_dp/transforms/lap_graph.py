@@ -51,10 +51,9 @@ class LapGraph(EdgeTransform):
         """The mechanism, for any graph."""
         return mechanisms.LapGraph(self.epsilon, self.count_share)
 
-    def expected_edges(self, private: Tensor, public: Tensor,
-                       num_nodes: int) -> float:
+    def expected_edges(self, num_nodes: int, num_edges: int) -> float:
         """The expected number of pairs that :meth:`draw` returns."""
-        return self.mechanism.expected_edges(num_nodes, private.size(1))
+        return self.mechanism.expected_edges(num_nodes, num_edges)
 
     def draw(self, store: BaseStorage, private: Tensor, public: Tensor,
              num_nodes: int, source: NoiseSource) -> tuple[Tensor, None]:
