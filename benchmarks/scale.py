@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
+from benchmarks import harness
 from benchmarks.harness import Fact
 from torch_geometric_dp import PrivacyBudget
-from torch_geometric_dp.storage import on_disk, row_blocks
+from torch_geometric_dp.storage import empty, on_disk, row_blocks
 from torch_geometric_dp.transforms import GRRFS, FeatureRR
 
 COLUMNS = 64
@@ -110,18 +111,20 @@ def against_memory(name, rows, folder, repeats=5):
 
 
 def growth(name, sizes, folder):
-    times = []
-    for rows in sizes:
-        data = graph(rows, folder)
-        times.append(statistics.median(
-            seconds(lambda data=data: release(name, data, folder))
-            for _ in range(3)))
-    slope = np.polyfit(np.log(sizes), np.log(times), 1)[0]
-    yield Fact(f'{name}, processor time from file to file against rows',
-               'exponent', slope, '', most=1.05)
+    """Against the limit, which is a copy of the file."""
+    data = {rows: graph(rows, folder) for rows in sizes}
+    yield from harness.growth(f'{name}, from file to file', {
+        name: {rows: lambda each=each: release(name, each, folder)
+               for rows, each in data.items()},
+        'a copy': {rows: lambda each=each: copy(each, folder)
+                   for rows, each in data.items()},
+    }, repeats=3)
+
+
+def copy(data, folder):
+    with on_disk(folder):
+        empty(tuple(data.x.shape), data.x.dtype).copy_(data.x)
 
 
 def seconds(function):
-    begin = time.process_time()
-    function()
-    return time.process_time() - begin
+    return harness.took(function, time.process_time)
