@@ -126,6 +126,8 @@ def row(results, each, title, names, side, seeds):
 def figure(results, tasks, seeds, path):
     _, axes = plt.subplots(2, -(-len(tasks) // 2), squeeze=False,
                            figsize=(4.5 * -(-len(tasks) // 2), 8))
+    for ax in axes.flat[len(tasks):]:
+        ax.set_axis_off()
     for ax, task in zip(axes.flat, tasks):
         number = list(results[key(*next(cells([task])))][0]['numbers'])
         number = 'AUC' if 'AUC' in number else number[0]
