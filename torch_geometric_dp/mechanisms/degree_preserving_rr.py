@@ -92,7 +92,7 @@ from typing import Optional
 import numpy as np
 from numpy.typing import NDArray
 
-from torch_geometric_dp._jit import jit
+from torch_geometric_dp._jit import jit, prefetch
 from torch_geometric_dp.accountant import Guarantee
 from torch_geometric_dp.mechanisms.checks import check_integer
 from torch_geometric_dp.mechanisms.edge_mechanism import EdgeMechanism
@@ -127,6 +127,7 @@ _WORDS = {
 }
 _LOWEST, _HIGHEST = -20, 20  # Classes: powers of two.
 _EM_STEPS = 200
+_AHEAD = 16  # Pairs whose nodes are asked for before they are needed.
 _BINS_PER_E = 32  # Degrees that are solved for, to a factor of e.
 
 
@@ -379,6 +380,10 @@ def _keep(edges: Pairs, weights: Array, levels: Pairs, limit: np.uint64,
     # Two words an edge. Returns how many of them stay.
     count = 0
     for i in range(edges.size):
+        if i + _AHEAD < edges.size:
+            u, _ = nodes_of(edges[i + _AHEAD])
+            prefetch(weights, u)
+            prefetch(levels, u)
         u, v = nodes_of(edges[i])
         level = min(levels[u] + levels[v], 0)
         stays = min(levels[u], levels[v]) >= _LOWEST
@@ -390,17 +395,26 @@ def _keep(edges: Pairs, weights: Array, levels: Pairs, limit: np.uint64,
 
 
 @jit
+def _cell(at: int, width: int) -> tuple[int, int]:
+    # The row and the column of a place in a block, or in a triangle.
+    return (at // width, at % width) if width else nodes_of(at)
+
+
+@jit
 def _thin(at: Pairs, rows: Class, columns: Class, level: int, words: Words,
           out: Pairs) -> int:
     # One word for each place in a block, which is a triangle if rows and
     # columns are the same nodes. Returns how many pairs stay.
     count = 0
-    triangle = rows[0][0] == columns[0][0]
+    width = 0 if rows[0][0] == columns[0][0] else columns[0].size
     for i in range(at.size):
-        if triangle:
-            u, v = nodes_of(at[i])
-        else:
-            u, v = at[i] // columns[0].size, at[i] % columns[0].size
+        if i + _AHEAD < at.size:
+            u, v = _cell(at[i + _AHEAD], width)
+            prefetch(rows[0], u)
+            prefetch(rows[1], u)
+            prefetch(columns[0], v)
+            prefetch(columns[1], v)
+        u, v = _cell(at[i], width)
         stays = _stays(rows[1][u], columns[1][v], level, words[i])
         out[count] = number_of(rows[0][u], columns[0][v])
         count += stays
