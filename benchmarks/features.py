@@ -40,13 +40,13 @@ def run(quick=False):
     yield from compare('one value in 16', x.numel(),
                        ('FeatureRR', lambda: plain(x, source)),
                        peers.categories(16), **options)
-    parts = [x[:int(rows * share)] for share in (0.2, 0.5, 1.0)]
+    parts = [x[:int(rows * share)] for share in (0.01, 0.1, 1.0)]
     yield from growth('features, 16 bins', {
         'FeatureRR': {2 * part.numel(): lambda part=part: plain(part, source)
                       for part in parts},
         LIMIT: {2 * part.numel(): lambda part=part: torch.rand(part.shape)
                 for part in parts},
-    }, repeats=3 if quick else 5)
+    }, repeats=3 if quick else 7)
     yield memory(f'{rows:,} x {COLUMNS} features', lambda: plain(x, source),
                  x.nbytes, most=32)
 

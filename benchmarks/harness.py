@@ -3,6 +3,7 @@
 These machines are noisy: a time means nothing, and a ratio means something only
 if both sides were measured in one run, one after the other, again and again.
 """
+import ctypes
 import multiprocessing
 import resource
 import statistics
@@ -126,10 +127,11 @@ def growth(task, ways, repeats=7, most=1.05):
 
     Sizes take turns, so that a busy minute falls on all of them; what counts is
     processor time, and of all repeats the fastest, which was disturbed least.
-    Sizes should be large: what is smaller than 32 MiB comes from memory that
-    was touched before, and what fits into a cache is faster still, so that a
-    line through small and large ones is too steep for anybody.
+    Results of all sizes lie in fresh memory, whose first touch takes as long as
+    the work: otherwise, small ones would get what was touched before, and a
+    line through small and large ones would be too steep for anybody.
     """
+    fresh_memory()
     for work in ways.values():
         for function in work.values():
             function()
@@ -154,6 +156,15 @@ def growth(task, ways, repeats=7, most=1.05):
                      'as exponent', most=most if name == ours else None,
                      sizes=tuple(map(int, work)),
                      seconds=tuple(map(float, best)), low=low, high=high)
+
+
+def fresh_memory(least=2**17):
+    """From here on, so many bytes or more are always asked of the system, and
+    given back to it (by glibc; elsewhere, it does nothing).
+    """
+    mallopt = getattr(ctypes.CDLL(None), 'mallopt', None)
+    if mallopt is not None:
+        mallopt(-3, least)  # M_MMAP_THRESHOLD
 
 
 def exponent(sizes, seconds):

@@ -46,11 +46,12 @@ def run(quick=False):
     yield from products(graph, small, options)
     # Neighbours have numbers that are near: otherwise, what grows is the share
     # of rows that are not in a cache.
-    graphs = [random_graph(int(nodes * times), 16, 500) for times in (1, 3, 10)]
+    graphs = [random_graph(int(nodes * times), 16, 500)
+              for times in (0.1, 1, 10)]
     yield from growth('private sums', {
         'NAP': {items(each): ours(each, None) for each in graphs},
         LIMIT: {items(each): theirs(each, 'Laplace') for each in graphs},
-    }, repeats=3 if quick else 5)
+    }, repeats=3 if quick else 7)
     x = graph[0]
     yield memory(f'private sums, {nodes:,} nodes x {FEATURES} features with '
                  f'{10 * nodes:,} edges',
