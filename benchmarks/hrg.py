@@ -18,7 +18,6 @@ import torch
 from benchmarks.graphs import planetoid_at_hand
 from benchmarks.harness import Fact, Growth, Row, exponent, memory
 from benchmarks.machine import igraph_version
-from torch_geometric_dp._jit import jit
 from torch_geometric_dp.hrg import (
     Blocks,
     Chains,
@@ -173,22 +172,17 @@ def step_costs(sizes=SIZES):
                            edges)
         chains[n].run(10 * n, tolerance=None)
     times = {n: [] for n in sizes}
-    reads = {n: [] for n in sizes}
     for _ in range(5):
         for n in sizes:
             steps = max(STEPS, 64 * n)  # As many as go in one piece.
             begin = time.process_time()
             chains[n].run(steps, tolerance=None)
             times[n].append((time.process_time() - begin) / steps * 1e9)
-            reads[n].append(wait_for_memory(150 * n))
     middle = {n: statistics.median(times[n]) for n in sizes}
     for n in sizes:
         allowed = middle[sizes[0]] * math.log(n) / math.log(sizes[0])
         yield Fact('a step', f'{n:,} nodes', middle[n], 'ns',
                    most=None if n == sizes[0] else allowed)
-        yield Fact('a read that waits for another one',
-                   f'in as much memory as {n:,} nodes take',
-                   statistics.median(reads[n]), 'ns')
     low, _, high = statistics.quantiles(
         [exponent(sizes, each) for each in zip(*times.values())], n=4)
     # The goal is a time that grows as log n does.
@@ -200,25 +194,6 @@ def step_costs(sizes=SIZES):
     n = sizes[-1]
     yield memory(f'a chain, {n:,} nodes and {5 * n:,} edges',
                  lambda: chains[n].run(STEPS, tolerance=None))
-
-
-def wait_for_memory(size):
-    """Nanoseconds for one of many reads that each need the one before."""
-    order = np.random.RandomState(0).permutation(size // 64)
-    following = np.zeros((len(order), 16), np.int32)  # A cache line each.
-    following[order, 0] = np.roll(order, -1)
-    _follow(following, 1)
-    begin = time.process_time()
-    _follow(following, STEPS)
-    return (time.process_time() - begin) / STEPS * 1e9
-
-
-@jit
-def _follow(following, steps):
-    place = 0
-    for _ in range(steps):
-        place = following[place, 0]
-    return place
 
 
 def starts(edges, n):

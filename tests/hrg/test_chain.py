@@ -27,13 +27,15 @@ def random_graph(n, degree, seed):
     return np.unique(edges[:, edges[0] < edges[1]], axis=1)
 
 
-@pytest.mark.parametrize('weights', [
-    (2.0, 0.0),
-    (1.0, private_weight(6.0, 5)),
-    (0.0, 0.7),
+@pytest.mark.parametrize('weights, window', [
+    ((2.0, 0.0), 512),
+    ((1.0, private_weight(6.0, 5)), 512),
+    ((1.0, private_weight(6.0, 5)), 2),
+    ((0.0, 0.7), 1),
 ])
-def test_the_law_of_the_chain(weights):
-    # Against the exact law over all 105 dendrograms.
+def test_the_law_of_the_chain(weights, window):
+    # Against the exact law over all 105 dendrograms; with three nodes below the
+    # root, there are one, two or three windows.
     five = SmallGraphs(5)
     public = five.graph([(0, 1), (1, 2), (2, 3)])
     private = five.graph([(0, 1), (0, 2), (1, 2), (3, 4)])
@@ -41,11 +43,13 @@ def test_the_law_of_the_chain(weights):
                     + weights[1] * five.log_likelihoods[:, private])
     state, labels = module._unpack(five.trees[0], five.edges(public).copy(),
                                    five.edges(private).copy())
-    samples, thin, record = 100_000, 10, np.empty((1, 2))
+    # Not as many steps as lead from a window to itself.
+    samples, thin, record = 100_000, 13, np.empty((1, 2))
     words = SEED._words(2 * thin * samples).reshape(samples, -1)
     children = np.empty((samples, 4, 2), np.int64)
     for i in range(samples):
-        module._walk(state, np.array([weights]), words[i], 1, 10**9, record)
+        module._walk(state, np.array([weights]), words[i], thin * i, 10**9,
+                     record, window)
         children[i] = state.tree[5:, [module._LEFT, module._RIGHT]]
     kinds, counts = np.unique(labels[children], axis=0, return_counts=True)
     drawn = dict.fromkeys(five.trees, 0)
@@ -54,6 +58,33 @@ def test_the_law_of_the_chain(weights):
     share = np.array(list(drawn.values())) / samples
     assert len(share) == 105
     assert np.abs(share - exact).sum() / 2 < 0.02
+
+
+@pytest.mark.parametrize('n', [3, 4, 5])
+def test_moves_reach_all_trees_with_all_numberings(n):
+    start = random_dendrogram(n, SEED)
+    found, waiting = {numbered(start)}, [start]
+    while waiting:
+        tree = waiting.pop()
+        for r in range(n, 2 * n - 2):
+            for turned in (False, True):
+                state, labels = module._unpack(tree, NONE, NONE)
+                p, a, b = state.tree[r, :3]
+                s = state.tree[p, 1:3].sum() - r
+                if turned:
+                    a, b = b, a
+                module._regroup(state, r, p, a, b, s)
+                other = module._pack(state, labels)
+                if numbered(other) not in found:
+                    found.add(numbered(other))
+                    waiting.append(other)
+    assert len(found) == {3: 3, 4: 15 * 2, 5: 105 * 6}[n]
+
+
+def numbered(tree):
+    return tuple(tuple(sorted(tree.order[first:first + size]))
+                 for first, size in zip(tree.start[tree.num_leaves:],
+                                        tree.size[tree.num_leaves:]))
 
 
 @pytest.mark.parametrize('weights', [(0.0, 0.0), (0.5, 0.2), (3.0, 1.0)])
@@ -65,7 +96,7 @@ def test_what_is_kept_is_what_is_counted(weights):
     state, labels = module._unpack(start, public, private)
     records = np.empty((1, 2))
     module._walk(state, np.array([weights]), SEED._words(2 * 10**6), 0, 10**6,
-                 records)
+                 records, 64)
     tree = module._pack(state, labels)
     assert tree != start
     inner = state.tree[n:]
@@ -74,6 +105,17 @@ def test_what_is_kept_is_what_is_counted(weights):
     for column, edges in enumerate((public, private)):
         expected = tree.log_likelihood(tree.counts(edges))
         assert records[0, column] == pytest.approx(expected, abs=1e-9)
+    # Edges between the smaller child and the sibling, where they are known.
+    known = np.flatnonzero(state.across[n:-1, 0] >= 0)
+    assert (known.size > 0) == any(weights)  # Else all moves are accepted.
+    for i in known:
+        sibling = tree.children[tree.parent[n + i] - n]
+        right, sibling = (
+            np.isin(np.arange(n), tree.order[tree.start[v]:][:tree.size[v]])
+            for v in (tree.children[i, 1], sibling[sibling != n + i].item()))
+        for column, edges in enumerate((public, private)):
+            between = right[edges] & sibling[edges[::-1]]
+            assert state.across[n + i, column] == between.sum()
     # The row of leaves, too: the larger child on the left, as at the start.
     assert np.array_equal(labels[state.order], tree.order)
     assert np.array_equal(state.order[state.place], np.arange(n))
@@ -159,17 +201,17 @@ def test_names_of_leaves_make_no_difference():
     assert other.dendrogram == Dendrogram(names[run.dendrogram.children])
 
 
-def test_weights_may_take_turns():
+def test_weights_and_windows_take_turns():
     run, turns = chains(1), np.array([(2.0, 0.0), (0.0, 3.0), (0.5, 0.5)])
     words, record = SEED._words(2 * 5000), np.empty((1, 2))
     one, other = (module._unpack(run.dendrogram, run.public, run.private)[0]
                   for _ in range(2))
     # In two parts, the second of which does not start with the first weights.
-    module._walk(one, turns, words[:2002], 0, 10**9, record)
-    module._walk(one, turns, words[2002:], 1001, 10**9, record)
+    module._walk(one, turns, words[:2002], 0, 10**9, record, 16)
+    module._walk(one, turns, words[2002:], 1001, 10**9, record, 16)
     for i in range(5000):
         module._walk(other, turns[[i % 3]], words[2 * i:2 * i + 2], i, 10**9,
-                     record)
+                     record, 16)
     assert np.array_equal(one.tree, other.tree)
 
 

@@ -2,20 +2,30 @@ r"""Draws dendrograms by a Metropolis chain.
 
 An internal node :math:`r = (a, b)` and its sibling :math:`s` can be arranged in
 three ways: :math:`((a, b), s)`, :math:`((a, s), b)` and :math:`((b, s), a)`. A
-step picks one of the :math:`n - 2` internal nodes below the root, and one of
-the two other arrangements, uniformly, and goes there with probability
+step picks one of the internal nodes below the root, and one of the two other
+arrangements, uniformly, and goes there with probability
 :math:`\min(1, e^{T' - T})`, where
 
 .. math:: T = w_{pub} \mathcal{L}_{pub} + w_{pri} \mathcal{L}_{pri}
 
-is the target here and :math:`T'` the one there.
+is the target here and :math:`T'` the one there. In a large tree, a step picks
+among the nodes of a window; it stays for a number of steps that is fixed
+beforehand, then the next window follows, and so on around the tree.
 
 **Theorem.** The law of the dendrogram tends to the one with probabilities
 proportional to :math:`e^T`.
 
-*Proof.* A proposal is undone by exactly one other, with the same probability,
-so :math:`e^T` is in detailed balance. Proposals join any two dendrograms, and
-the three arrangements form a triangle, so there is no period. ∎
+*Proof.* Nodes are numbered, and keep their numbers in a move. A proposal at
+node :math:`r` is undone by exactly one other, which is at :math:`r`, too, and
+has the same probability. So :math:`e^T` is in detailed balance for each
+:math:`r`, and is kept whatever the rule by which steps pick :math:`r`, as long
+as it does not look at the tree. Proposals join any two dendrograms, and any two
+numberings of one: in :math:`(((a, b), c), d)`, around a pentagon of five trees,
+two nodes have changed their numbers. The three arrangements form a triangle,
+where any number of steps but one can lead back. So a round through all windows,
+with four or more steps in each, may make any one proposal and nothing else, or
+nothing at all: no tree is out of reach, and there is no period. Every
+dendrogram has as many numberings as any other. ∎
 
 With :math:`w_{pri}` from :func:`private_weight` and any :math:`w_{pub}`, a draw
 from this law is :math:`\varepsilon`-private. That the chain has come close to
@@ -27,16 +37,19 @@ private edges, and so would be to stop where the first chain stands well: when
 to stop is up to the other chains.
 
 **Cost.** The new counts follow from the old ones and the number of edges
-between :math:`a` and :math:`s`, or else between :math:`b` and :math:`s`: so it
-is enough to look at the edges of the smallest of the three. Leaves stand in a
-row, where a subtree is an interval, and an edge ends in it or does not. An
+between :math:`b`, the smaller child, and :math:`s`: so it is enough to look at
+the edges of the smallest of the three. What was counted is kept until a move
+changes one of them, and where subtrees are large hardly any does. Leaves stand
+in a row, where a subtree is an interval, and an edge ends in it or does not. An
 accepted move takes the two smaller subtrees to new places in the row, and the
 largest one only if it is no larger than both of them together, because the
 larger child stands on the left. The two smaller ones are, up to a constant, no
 larger than the smaller child of :math:`r` or of its parent. On its way to the
 root, a leaf is in the smaller child at most :math:`\log_2 n` times. So with
 :math:`m` edges, a step takes :math:`O((1 + m/n) \log n)` on average, in a tree
-of any shape.
+of any shape. Memory is what it would wait for in a large one; but nodes whose
+numbers are near are near each other in the tree, at least at the start, and a
+window with all around it stays close to the processor.
 
 **In bits.** A step owns two words of the stream. One picks the proposal; words
 that would favour one of them make the chain stay. The other one decides, with a
@@ -52,7 +65,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from torch_geometric_dp._jit import jit, multiply_high, prefetch
+from torch_geometric_dp._jit import jit, multiply_high
 from torch_geometric_dp.hrg.convergence import split_r_hat
 from torch_geometric_dp.hrg.dendrogram import Dendrogram, Path
 from torch_geometric_dp.hrg.edges import Ints, check_edges, neighbours
@@ -66,8 +79,8 @@ Node = Any  # An integer of any width.
 _RECORD_STEPS = 1024  # Steps from one record to the next, or n if n is more.
 _ROUND_RECORDS = 64  # Records from one look at the convergence to the next.
 _PATIENCE = 5  # Looks in a row that all must be good.
-_CACHED = 4096  # A tree with as many leaves stays close to the processor.
-_AHEAD = 8  # Words, two a step, that are time enough for memory to arrive.
+_WINDOW = 512  # Nodes in a window.
+_STAY = 4  # Steps in a window, for each of its nodes.
 
 
 class Chains:
@@ -232,7 +245,7 @@ class Chains:
         filled = 0
         for start, _, words in source.blocks(stop, 2, self.steps):
             filled += _walk(state, self.weights, words, start, every,
-                            records[filled:])
+                            records[filled:], _WINDOW)
         return _pack(state, labels), records
 
 
@@ -245,6 +258,9 @@ class _State(NamedTuple):
     # node is side by side, in 32 bytes: memory is what a step waits for.
     tree: NDArray[np.int32]
     terms: Floats  # The log-likelihood of each node: public, private.
+    # Edges between the right child and the sibling of each node: public,
+    # private; -1 where they have not been counted.
+    across: NDArray[np.int32]
     order: NDArray[np.int32]  # The leaves in a row,
     place: NDArray[np.int32]  # and where each of them stands.
     first: Ints  # Where the links of each leaf start.
@@ -272,8 +288,9 @@ def _unpack(dendrogram: Dendrogram, public: Ints,
     edges = np.concatenate([public, private], axis=1)
     first, ends, column = neighbours(dendrogram.start[edges], n)
     links = 2 * ends + (column >= public.shape[1])
-    state = _State(tree, np.zeros((2 * n - 1, 2)), row, row.copy(), first,
-                   links.astype(np.int32), np.empty(64, np.int32))
+    state = _State(tree, np.zeros((2 * n - 1, 2)),
+                   np.full((2 * n - 1, 2), -1, np.int32), row, row.copy(),
+                   first, links.astype(np.int32), np.empty(64, np.int32))
     _fill_terms(state, dendrogram.pairs)
     return state, labels
 
@@ -293,43 +310,42 @@ def _fill_terms(state: _State, pairs: Ints) -> None:
 
 @jit
 def _walk(state: _State, weights: Floats, words: Words, step: int, every: int,
-          records: Floats) -> int:
+          records: Floats, window: int) -> int:
     # Two words a step. Returns how many records were written.
-    tree, terms = state.tree, state.terms
+    tree, terms, across = state.tree, state.terms, state.across
     n = state.order.size
-    proposals = np.uint64(2 * max(n - 2, 1))
+    window = max(min(window, n - 2), 1)
+    stay = _STAY * window
+    # The last window may overlap the one before it.
+    windows = max(n - 3, 0) // window + 1
+    proposals = np.uint64(2 * window)
     unfair = (np.uint64(0) - proposals) % proposals
     # Remainders of `step`, without a division in each step.
     turn, since_record = step % weights.shape[0], step % every
+    current, since_window = step // stay % windows, step % stay
     recorded = 0
-    foreseen = words.size - 5 * _AHEAD if n > _CACHED else 0
     for i in range(0, words.size, 2):
-        if i < foreseen:
-            _look_ahead(state, words[i:], proposals)
         # A uniform integer below `proposals` (Lemire, 2019).
         if n > 2 and words[i] * proposals >= unfair:
             pick = np.int64(multiply_high(words[i], proposals))
-            r = n + (pick >> 1)
+            r = n + min(current * window, n - 2 - window) + (pick >> 1)
             p = tree[r, _PARENT]
             a, b = tree[r, _LEFT], tree[r, _RIGHT]
-            if pick & 1:
-                a, b = b, a
             s = tree[p, _LEFT]
             if s == r:
                 s = tree[p, _RIGHT]
-            # From ((a, b), s) to ((a, s), b). Edges between a and s are those
-            # of p that are not between b and s; look at the smallest of three.
-            public, private = 0, 0
-            if tree[p, _PUBLIC] + tree[p, _PRIVATE] > 0:
-                small, large = s, a
-                if tree[a, _SIZE] < tree[s, _SIZE]:
-                    small, large = a, s
-                if tree[b, _SIZE] < tree[small, _SIZE]:
-                    small, large = b, s
-                public, private = _between(state, small, large)
-                if small == b:
-                    public = tree[p, _PUBLIC] - public
-                    private = tree[p, _PRIVATE] - private
+            if across[r, 0] < 0:
+                across[r, 0] = across[r, 1] = 0
+                if tree[p, _PUBLIC] + tree[p, _PRIVATE] > 0:
+                    across[r, 0], across[r, 1] = _between(state, b, s)
+            # Edges of p that are not between b and s are between a and s.
+            public, private = int(across[r, 0]), int(across[r, 1])
+            if pick & 1:
+                a, b = b, a
+            else:
+                public = tree[p, _PUBLIC] - public
+                private = tree[p, _PRIVATE] - private
+            # From ((a, b), s) to ((a, s), b).
             public_p = tree[r, _PUBLIC] + tree[p, _PUBLIC] - public
             private_p = tree[r, _PRIVATE] + tree[p, _PRIVATE] - private
             pairs = tree[a, _SIZE] * tree[s, _SIZE]
@@ -348,49 +364,16 @@ def _walk(state: _State, weights: Floats, words: Words, step: int, every: int,
                 tree[r, _PRIVATE], tree[p, _PRIVATE] = private, private_p
                 _regroup(state, r, p, a, b, s)
         turn = turn + 1 if turn + 1 < weights.shape[0] else 0
+        since_window += 1
+        if since_window == stay:
+            current = current + 1 if current + 1 < windows else 0
+            since_window = 0
         since_record += 1
         if since_record == every:
             # Summed afresh, so that no error ever piles up.
             records[recorded] = terms[:, 0].sum(), terms[:, 1].sum()
             recorded, since_record = recorded + 1, 0
     return recorded
-
-
-@jit
-def _look_ahead(state: _State, words: Words, proposals: np.uint64) -> None:
-    # Words tell what later steps will pick. Each part of it leads to the next:
-    # a node to its parent and children, its parent to its sibling, and the
-    # smallest of three to its links.
-    tree, terms, n = state.tree, state.terms, state.order.size
-    r = n + (np.int64(multiply_high(words[5 * _AHEAD], proposals)) >> 1)
-    prefetch(tree, r)
-    prefetch(terms, r)
-    r = n + (np.int64(multiply_high(words[4 * _AHEAD], proposals)) >> 1)
-    p = tree[r, _PARENT]
-    prefetch(tree, p)
-    prefetch(terms, p)
-    prefetch(tree, tree[r, _LEFT])
-    prefetch(tree, tree[r, _RIGHT])
-    r = n + (np.int64(multiply_high(words[3 * _AHEAD], proposals)) >> 1)
-    p = tree[r, _PARENT]
-    prefetch(tree, tree[p, _LEFT] + tree[p, _RIGHT] - r)
-    leaf = _first_leaf(state, words[2 * _AHEAD], proposals)
-    prefetch(state.first, leaf)
-    leaf = _first_leaf(state, words[_AHEAD], proposals)
-    prefetch(state.links, state.first[leaf])
-
-
-@jit
-def _first_leaf(state: _State, word: np.uint64, proposals: np.uint64) -> Node:
-    # The first leaf whose links a step will look at.
-    tree, n = state.tree, state.order.size
-    r = n + (np.int64(multiply_high(word, proposals)) >> 1)
-    p = tree[r, _PARENT]
-    # The right child is the smaller one.
-    small, s = tree[r, _RIGHT], tree[p, _LEFT] + tree[p, _RIGHT] - r
-    if tree[s, _SIZE] < tree[small, _SIZE]:
-        small = s
-    return small if small < n else state.order[tree[small, _START]]
 
 
 @jit
@@ -407,6 +390,8 @@ def _accept(gain: float, word: np.uint64) -> bool:
 def _between(state: _State, small: Node, large: Node) -> tuple[int, int]:
     # The number of public and of private edges between two subtrees.
     tree = state.tree
+    if tree[large, _SIZE] < tree[small, _SIZE]:
+        small, large = large, small
     low, size = tree[large, _START], np.uint64(tree[large, _SIZE])
     begin = tree[small, _START]
     count, private = 0, 0
@@ -425,7 +410,10 @@ def _between(state: _State, small: Node, large: Node) -> tuple[int, int]:
 def _regroup(state: _State, r: Node, p: Node, a: Node, b: Node,
              s: Node) -> None:
     # ((a, b), s) becomes ((a, s), b), up to the sides of children.
-    tree = state.tree
+    tree, across = state.tree, state.across
+    # These alone have other children or another sibling than before.
+    across[r, 0] = across[p, 0] = -1
+    across[a, 0] = across[b, 0] = across[s, 0] = -1
     tree[b, _PARENT], tree[s, _PARENT] = p, r
     tree[r, _SIZE] = tree[a, _SIZE] + tree[s, _SIZE]
     if tree[a, _SIZE] < tree[s, _SIZE]:
