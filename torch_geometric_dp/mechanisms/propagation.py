@@ -1,9 +1,8 @@
 """Hops over a public graph: the mean over a node and its neighbours."""
-import warnings
-
 import torch
 from torch import Tensor
-from torch_geometric.utils import to_torch_csr_tensor
+
+from torch_geometric_dp.mechanisms.sparse import by_target, to_csr
 
 
 def mean_adjacency(edge_index: Tensor, num_nodes: int) -> Tensor:
@@ -17,20 +16,10 @@ def mean_adjacency(edge_index: Tensor, num_nodes: int) -> Tensor:
         mean_adjacency(edge_index, num_nodes=2).to_dense()[0]
         # tensor([0.5000, 0.5000])
     """
-    loop = torch.arange(num_nodes, device=edge_index.device)
-    source, target = (torch.cat([end.long(), loop]) for end in edge_index)
-    # By sorting: many times faster than the hashing of `torch.unique`.
-    pairs = (target * num_nodes + source).sort().values
-    pairs = torch.unique_consecutive(pairs)
-    target = pairs.div(max(num_nodes, 1), rounding_mode='floor')
-    degree = target.bincount(minlength=num_nodes)
-    weight = degree.float().reciprocal()[target]
-    index = torch.stack([target, pairs - target * num_nodes])
-    with warnings.catch_warnings():  # That CSR tensors are new.
-        warnings.simplefilter('ignore')
-        adjacency: Tensor = to_torch_csr_tensor(
-            index, weight, (num_nodes, num_nodes), is_coalesced=True)
-    return adjacency
+    loops = torch.arange(num_nodes, device=edge_index.device).expand(2, -1)
+    edges = by_target(torch.cat([edge_index, loops], dim=1), num_nodes)
+    degree = edges[1].bincount(minlength=num_nodes)
+    return to_csr(edges, num_nodes, degree.float().reciprocal()[edges[1]])
 
 
 def propagate(adjacency: Tensor, x: Tensor, hops: int) -> Tensor:

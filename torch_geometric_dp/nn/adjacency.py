@@ -1,10 +1,8 @@
 """The edges of a graph, in whatever form a layer gets them, each of them
 once: a sensitivity holds for edges that count once.
 """
-import warnings
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
@@ -12,7 +10,7 @@ from torch_geometric.typing import SparseTensor
 from torch_geometric.utils import is_torch_sparse_tensor, to_edge_index
 
 from torch_geometric_dp.mechanisms.pairs import check_edge_index
-from torch_geometric_dp.noise import distinct
+from torch_geometric_dp.mechanisms.sparse import by_target
 
 
 def distinct_edges(adjacency: Any, num_nodes: int) -> Tensor:
@@ -24,13 +22,7 @@ def distinct_edges(adjacency: Any, num_nodes: int) -> Tensor:
     if isinstance(adjacency, SparseTensor) or is_torch_sparse_tensor(adjacency):
         adjacency = _from_sparse(adjacency, num_nodes)
     check_edge_index(adjacency, num_nodes)
-    source, target = adjacency.cpu().numpy().astype(np.int64, copy=False)
-    edges = np.empty((2, 0), np.int64)
-    if num_nodes > 0:
-        keys = distinct(target * num_nodes + source)
-        edges = np.empty((2, len(keys)), np.int64)
-        np.divmod(keys, num_nodes, out=(edges[1], edges[0]))
-    return torch.from_numpy(edges).to(adjacency.device)
+    return by_target(adjacency, num_nodes)
 
 
 def _from_sparse(adjacency: Any, num_nodes: int) -> Tensor:
@@ -51,15 +43,3 @@ def _from_sparse(adjacency: Any, num_nodes: int) -> Tensor:
                          f"(got {float(value[value != 1][0])})")
     flipped: Tensor = index.flip(0)
     return flipped
-
-
-def to_csr(edges: Tensor, num_nodes: int, dtype: torch.dtype) -> Tensor:
-    """The transposed sparse matrix of what :func:`distinct_edges` returned."""
-    source, target = edges
-    first = source.new_zeros(num_nodes + 1)
-    first[1:] = target.bincount(minlength=num_nodes).cumsum(0)
-    with warnings.catch_warnings():  # That such tensors are in beta state.
-        warnings.simplefilter('ignore')
-        return torch.sparse_csr_tensor(
-            first, source, torch.ones_like(source, dtype=dtype),
-            (num_nodes, num_nodes), check_invariants=False)

@@ -9,7 +9,8 @@ from torch_geometric.utils import spmm
 
 from torch_geometric_dp.accountant import Guarantee, PrivacyBudget
 from torch_geometric_dp.mechanisms import NeighbourSum, paper_weights
-from torch_geometric_dp.nn.adjacency import distinct_edges, to_csr
+from torch_geometric_dp.mechanisms.sparse import to_csr
+from torch_geometric_dp.nn.adjacency import distinct_edges
 from torch_geometric_dp.nn.private_layer import PrivateLayer
 from torch_geometric_dp.noise import NoiseSource
 
@@ -135,7 +136,8 @@ class NAP(PrivateLayer):
     def _draw(self, x: Tensor, edges: Tensor, weight: Optional[Tensor],
               source: NoiseSource) -> Tensor:
         scale = self._scale(x, edges, weight)
-        adjacency = to_csr(edges, x.size(0), torch.double)
+        adjacency = to_csr(edges, x.size(0), torch.ones(
+            edges.size(1), dtype=torch.double, device=edges.device))
         h, out = x, []
         for hop in range(self.mechanism.hops):
             sums = self.propagate(adjacency, x=self.mechanism.to_steps(h))

@@ -17,8 +17,9 @@ from torch_geometric_dp.mechanisms import (
 )
 from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
 from torch_geometric_dp.mechanisms.edge_mechanism import EdgeMechanism
+from torch_geometric_dp.mechanisms.sparse import to_csr
 from torch_geometric_dp.nn.aca import ACA
-from torch_geometric_dp.nn.adjacency import distinct_edges, to_csr
+from torch_geometric_dp.nn.adjacency import distinct_edges
 from torch_geometric_dp.nn.models.private_model import PrivateModel
 from torch_geometric_dp.nn.nap import CALIBRATIONS, NAP
 from torch_geometric_dp.nn.tnie import TNIE
@@ -178,7 +179,8 @@ class NIPGNN(PrivateModel):
         labels = response(y, source.derive('labels'), mask)
         # Columns are standardised: they are released, so that is free.
         h = (h - h.mean(dim=0)) / h.std(dim=0).clamp(min=1e-6)
-        self._released = h, to_csr(released, data.num_nodes, h.dtype)
+        self._released = h, to_csr(
+            released, data.num_nodes, h.new_ones(released.size(1)))
         self._train(labels, mask)
         return self
 
