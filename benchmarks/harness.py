@@ -179,9 +179,13 @@ def fresh_memory(least=2**17):
     """From here on, so many bytes or more are always asked of the system, and
     given back to it (by glibc; elsewhere, it does nothing).
     """
-    mallopt = getattr(ctypes.CDLL(None), 'mallopt', None)
-    if mallopt is not None:
-        mallopt(-3, least)  # M_MMAP_THRESHOLD
+    _glibc('mallopt', -3, least)  # M_MMAP_THRESHOLD
+
+
+def _glibc(name, *arguments):
+    function = getattr(ctypes.CDLL(None), name, None)
+    if function is not None:
+        function(*arguments)
 
 
 def exponent(sizes, seconds):
@@ -210,6 +214,8 @@ def peak_memory(function):
         function()
         end.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
+    # What is free but still ours, a fork could use, and nobody would see it.
+    _glibc('malloc_trim', 0)
     context = multiprocessing.get_context('fork')
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=run, args=(theirs, ))

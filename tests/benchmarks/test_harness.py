@@ -133,5 +133,17 @@ def test_memory():
     assert 0.9 * size < used.value * 2**20 < 1.5 * size
     assert memory('task', work, size).value * 2**20 < size / 2
     assert peak_memory(work) > size
+
+
+def test_memory_that_was_free_before_counts():
+    def work():
+        return [bytearray(b'1') * 10**5 for _ in range(1000)]
+
+    held = work()[::50]  # Between these, it is free, and nobody's.
+    assert memory('task', work, 0).value * 2**20 > 0.9 * 10**8
+    assert len(held) == 20
+
+
+def test_a_process_that_ends_early():
     with pytest.raises(RuntimeError, match='ended early'):
         peak_memory(lambda: exit(1))
