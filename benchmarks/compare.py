@@ -3,7 +3,8 @@
 Ratios, exponents and memory are compared, never times. It ends with 1 if one of
 them is worse: a ratio that has lost more than 30%, memory that has grown by
 more than 30% (and 16 MiB, which is what a process has by chance), an exponent
-that has grown by more than 0.1. What is missing in one of the two is said.
+that has grown by more than 0.1. What is missing in one of the two is said. A
+quick run has other sizes, and is compared with another quick one alone.
 """
 import argparse
 import sys
@@ -17,7 +18,8 @@ WORSE, CHANCE, STEEPER = 0.3, 16, 0.1
 
 def measures(suites):
     """What is compared, by suite, task and name."""
-    return {(suite, row.task, row.name, getattr(row, 'against', '')): row
+    return {(suite + ' (quick)' * run.quick, row.task, row.name,
+             getattr(row, 'against', '')): row
             for suite, run in suites.items() for row in run.rows
             if isinstance(row, (Row, Growth)) or row.unit == 'MiB'}
 

@@ -2,9 +2,11 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.compare import main
-from benchmarks.harness import Fact
-from benchmarks.store import save
+from benchmarks import goals
+from benchmarks.compare import main, measures
+from benchmarks.harness import Fact, Growth, Row
+from benchmarks.report import STORE
+from benchmarks.store import load, save
 from tests.benchmarks.test_store import ROWS, SUITE
 
 
@@ -60,6 +62,26 @@ def test_what_is_missing_is_said(files, capsys):
 def test_nothing_in_common_is_no_success(files, capsys):
     assert files(ROWS, ROWS, name='hrg') == 1
     assert 'nothing to compare' in capsys.readouterr().out
+
+
+def test_a_quick_run_is_compared_with_a_quick_one(tmp_path, capsys):
+    paths = [tmp_path / 'full.json', tmp_path / 'quick.json']
+    save(paths[0], {'noise': SUITE})
+    save(paths[1], {'noise': replace(SUITE, quick=True)})
+    assert main([str(path) for path in paths]) == 1
+    out = capsys.readouterr().out
+    assert 'only in the old one: noise: a: ours against numpy' in out
+    assert 'only in the new one: noise (quick): a: ours against numpy' in out
+    assert 'nothing to compare' in out
+    assert main([str(paths[1])] * 2) == 0
+
+
+def test_no_measure_hides_another():
+    # Two with one name would be compared as one.
+    for name, suite in load(goals.ROOT / STORE).items():
+        rows = [row for row in suite.rows if isinstance(row, (Row, Growth))
+                or row.unit == 'MiB']
+        assert len(measures({name: suite})) == len(rows)
 
 
 def test_missing_files(tmp_path, capsys):
