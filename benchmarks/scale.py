@@ -108,8 +108,8 @@ def against_memory(name, rows, folder, repeats=5):
         two = seconds(lambda: release(name, mapped, folder))
         ratios.append(two / one)
     yield Fact(f'{name}, {rows:,} x {COLUMNS} float32',
-               'processor time from file to file, of that in memory',
-               statistics.median(ratios[1:]), '')
+               'processor time from file to file',
+               statistics.median(ratios[1:]), 'times that in memory')
 
 
 def growth(name, sizes, folder):

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import goals
-from benchmarks.compare import main, measures
-from benchmarks.harness import Fact, Growth, Row
+from benchmarks.compare import is_measure, main, measures
+from benchmarks.harness import Fact
 from benchmarks.report import STORE
 from benchmarks.store import load, save
 from tests.benchmarks.test_store import ROWS, SUITE
@@ -46,9 +46,22 @@ def test_what_is_worse(files, capsys, place, change, worse):
             capsys.readouterr().out) == worse
 
 
+@pytest.mark.parametrize('value, worse', [(1.5, False), (1.6, True)])
+def test_ratios_of_costs(files, capsys, value, worse):
+    cost = Fact('d', 'memory', 1.2, 'times input plus output')
+    assert files((*ROWS, cost), (*ROWS, replace(cost, value=value))) == worse
+    assert ('1.2 times input plus output, and now 1.6' in
+            capsys.readouterr().out) == worse
+
+
 def test_times_are_never_compared(files, capsys):
     slow = Fact('d', 'takes', 1.0, 's', most=2.0)
     assert files((*ROWS, slow), (*ROWS, replace(slow, value=900.0))) == 0
+
+
+def test_the_growth_of_a_limit_is_not_ours(files):
+    limit = replace(ROWS[2], name='limit', most=None)
+    assert files((*ROWS, limit), (*ROWS, replace(limit, value=9.0))) == 0
 
 
 def test_what_is_missing_is_said(files, capsys):
@@ -79,8 +92,7 @@ def test_a_quick_run_is_compared_with_a_quick_one(tmp_path, capsys):
 def test_no_measure_hides_another():
     # Two with one name would be compared as one.
     for name, suite in load(goals.ROOT / STORE).items():
-        rows = [row for row in suite.rows if isinstance(row, (Row, Growth))
-                or row.unit == 'MiB']
+        rows = list(filter(is_measure, suite.rows))
         assert len(measures({name: suite})) == len(rows)
 
 
