@@ -42,7 +42,7 @@ def markdown(suites):
     quick = is_quick(suites)
     text = ('# Results\n\n' + QUICK * quick +
             f'Made by `{FULL}`, which runs all suites, or by the same command '
-            f'with names of suites, which replaces theirs (`make bench`). '
+            f'with names of suites, which replaces theirs. '
             f'Accuracies and audits come from the tables in [results](results),'
             f' which say how they were made.\n\n'
             f'Everything is a ratio that was measured in one run, in turn, as '
