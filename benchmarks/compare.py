@@ -1,9 +1,11 @@
 """python -m benchmarks.compare old.json new.json: what has become worse?
 
 Ratios, exponents and memory are compared, never times. It ends with 1 if one of
-them is worse: a ratio that has lost more than 30%, memory that has grown by
-more than 30% (and 16 MiB, which is what a process has by chance), an exponent
-that has grown by more than 0.1. What is missing in one of the two is said.
+ours is worse: a speed that has lost more than 30% against a peer, a cost that
+has grown by more than 30% (memory: and 16 MiB, which is what a process has by
+chance), an exponent that has grown by more than 0.1. What is missing in one of
+the two is said. A quick run has other sizes, and is compared with another quick
+one alone.
 """
 import argparse
 import sys
@@ -13,13 +15,22 @@ from benchmarks.harness import Growth, Row
 from benchmarks.store import load
 
 WORSE, CHANCE, STEEPER = 0.3, 16, 0.1
+COSTS = 'MiB', 'times'  # Units of facts; less is better.
 
 
 def measures(suites):
     """What is compared, by suite, task and name."""
-    return {(suite, row.task, row.name, getattr(row, 'against', '')): row
+    return {(suite + ' (quick)' * run.quick, row.task, row.name,
+             getattr(row, 'against', '')): row
             for suite, run in suites.items() for row in run.rows
-            if isinstance(row, (Row, Growth)) or row.unit == 'MiB'}
+            if is_measure(row)}
+
+
+def is_measure(row):
+    """Whether it is compared: not what is in seconds, nor a limit's growth."""
+    if isinstance(row, Growth):
+        return row.most is not None
+    return isinstance(row, Row) or row.unit.startswith(COSTS)
 
 
 def worsened(old, new):
@@ -30,8 +41,8 @@ def worsened(old, new):
     elif isinstance(old, Growth):
         if new.value > old.value + STEEPER:
             return f'an exponent of {old.value:.3f}, and now {new.value:.3f}'
-    elif new.value > (1 + WORSE) * old.value + CHANCE:
-        return f'{old.value:,.0f} MiB, and now {new.value:,.0f}'
+    elif new.value > (1 + WORSE) * old.value + CHANCE * (old.unit == 'MiB'):
+        return f'{old.value:,.3g} {old.unit}, and now {new.value:,.3g}'
     return None
 
 

@@ -1,41 +1,44 @@
 """FeatureRR against one random number a cell, against a draw from the k
 probabilities themselves, and against packages that randomise one value in k;
-how its time grows, and its memory. In two threads against the first two, and
-otherwise in one, and in processor time.
+how its time grows, and its memory. In one thread, and in processor time; what
+the second thread is good for, in seconds.
 """
+import statistics
 import time
+from operator import truediv
 
 import numpy as np
 import torch
 
 from benchmarks import peers
-from benchmarks.harness import compare, growth, memory
+from benchmarks.harness import (
+    Fact,
+    against,
+    compare,
+    growth,
+    in_turn,
+    memory,
+)
+from benchmarks.limits import DRAWS, draws
 from benchmarks.papers.feature_rr import transition_matrix
 from torch_geometric_dp.mechanisms import FeatureRR
 from torch_geometric_dp.noise import NoiseSource
 
-COLUMNS, LIMIT = 512, 'torch.rand'
+COLUMNS, BINS, RAND = 512, (4, 16, 256, 4096), 'torch.rand'
 
 
 def run(quick=False):
-    torch.set_num_threads(2)
-    rows = 10_000 if quick else 100_000
+    torch.set_num_threads(1)
+    rows, repeats = (10_000, 3) if quick else (100_000, 7)
     source, x = NoiseSource.from_os(), torch.rand(rows, COLUMNS)
-    limit = {LIMIT: lambda: torch.rand(rows, COLUMNS)}
-    options = {'repeats': 3 if quick else 7, 'limit': LIMIT}
-    for k in (4, 16, 256, 4096):
-        mechanism = FeatureRR([2.0] * COLUMNS, (0.0, 1.0), k)
-        yield from compare(f'features, {k} bins', x.numel(),
-                           ('FeatureRR', lambda m=mechanism: m(x, source)),
-                           {**limit, 'torch.multinomial': multinomial(k)},
-                           goals={LIMIT: 0.25}, **options)
+    yield from bins(x, source, repeats)
+    options = {'repeats': repeats, 'clock': time.process_time, 'limit': DRAWS}
     theta = np.random.RandomState(0).dirichlet(np.ones(COLUMNS)) * 1024
     mechanism = FeatureRR(theta, (0.0, 1.0), 16)
     yield from compare('features, 16 bins, an epsilon for each column',
                        x.numel(), ('FeatureRR', lambda: mechanism(x, source)),
-                       limit, **options)
-    torch.set_num_threads(1)
-    options |= {'clock': time.process_time}
+                       {RAND: lambda: torch.rand(x.shape),
+                        DRAWS: draws(source, x)}, **options)
     plain = FeatureRR([1.0] * COLUMNS, (0.0, 1.0), 16)
     yield from compare('one value in 16', x.numel(),
                        ('FeatureRR', lambda: plain(x, source)),
@@ -44,11 +47,46 @@ def run(quick=False):
     yield from growth('features, 16 bins', {
         'FeatureRR': {2 * part.numel(): lambda part=part: plain(part, source)
                       for part in parts},
-        LIMIT: {2 * part.numel(): lambda part=part: torch.rand(part.shape)
-                for part in parts},
-    }, repeats=3 if quick else 7)
+        DRAWS: {2 * part.numel(): draws(source, part) for part in parts},
+    }, repeats)
     yield memory(f'{rows:,} x {COLUMNS} features', lambda: plain(x, source),
                  x.nbytes, most=32)
+    yield from threads(plain, x, source, repeats)
+
+
+def bins(x, source, repeats):
+    """All numbers of bins in one run, since they are compared with each other,
+    too.
+    """
+    work = {RAND: (lambda: torch.rand(x.shape), x.numel()),
+            DRAWS: (draws(source, x), x.numel())}
+    for k in BINS:
+        mechanism = FeatureRR([2.0] * COLUMNS, (0.0, 1.0), k)
+        work['FeatureRR', k] = lambda m=mechanism: m(x, source), x.numel()
+        work['torch.multinomial', k] = multinomial(k)
+    times = in_turn(work, repeats, time.process_time)
+    for k in BINS:
+        yield from against(f'features, {k} bins', 'FeatureRR',
+                           times['FeatureRR', k], {
+                               RAND: times[RAND], DRAWS: times[DRAWS],
+                               'torch.multinomial':
+                               times['torch.multinomial', k],
+                           }, {RAND: 0.25}, DRAWS)
+
+
+def threads(mechanism, x, source, repeats):
+    """What a second thread is good for: by the clock on the wall, so that it
+    depends on who else is at work.
+    """
+    def release(count):
+        torch.set_num_threads(count)
+        mechanism(x, source)
+
+    times = in_turn({count: (lambda count=count: release(count), 1)
+                     for count in (1, 2)}, repeats, time.perf_counter)
+    yield Fact('features, 16 bins, in seconds', 'speed of two threads',
+               statistics.median(map(truediv, times[1], times[2])),
+               'of that of one')
 
 
 def multinomial(k):

@@ -4,6 +4,7 @@ These machines are noisy: a time means nothing, and a ratio means something only
 if both sides were measured in one run, one after the other, again and again.
 """
 import ctypes
+import itertools
 import multiprocessing
 import resource
 import statistics
@@ -74,8 +75,8 @@ class Fact:
 @dataclass(frozen=True)
 class Growth(Fact):
     """The exponent with which time grows, fitted to what was measured: the
-    seconds for each number of items. Low and high are the quartiles of the
-    exponents of single repeats.
+    seconds for each number of items. Between low and high lie those that come
+    of a part of the repeats.
     """
     sizes: Sequence[float] = ()
     seconds: Sequence[float] = ()
@@ -94,23 +95,32 @@ def compare(task, items, ours, peers, goals=None, repeats=15,
     of them may be the `limit`.
     """
     name, function = ours
-    work = {name: (function, items)}
-    work |= {key: peer if isinstance(peer, tuple) else (peer, items)
-             for key, peer in peers.items()}
-    for each, _ in work.values():  # Compilers, caches, page tables.
-        each()
-    times = {key: [] for key in work}  # Of one item.
+    times = in_turn({name: (function, items), **{
+        key: peer if isinstance(peer, tuple) else (peer, items)
+        for key, peer in peers.items()}}, repeats, clock)
+    return against(task, name, times.pop(name), times, goals, limit)
+
+
+def in_turn(work, repeats, clock):
+    """Seconds an item, in each repeat, for each way: a function and the number
+    of items that it does.
+    """
+    for function, _ in work.values():  # Compilers, caches, page tables.
+        function()
+    times = {key: [] for key in work}
     for _ in range(repeats):
-        for key, (each, count) in work.items():
-            times[key].append(took(each, clock) / count)
-    rows = []
-    for peer in peers:
-        ratios = [b / a for a, b in zip(times[name], times[peer])]
-        low, middle, high = statistics.quantiles(ratios, n=4)
-        rows.append(Row(task, name, 1 / statistics.median(times[name]),
-                        middle, low, high, peer, (goals or {}).get(peer),
-                        peer == limit))
-    return rows
+        for key, (function, count) in work.items():
+            times[key].append(took(function, clock) / count)
+    return times
+
+
+def against(task, name, ours, peers, goals=None, limit=None):
+    """A row for each peer, from the times of one run."""
+    for peer, theirs in peers.items():
+        low, middle, high = statistics.quantiles(
+            [b / a for a, b in zip(ours, theirs)], n=4)
+        yield Row(task, name, 1 / statistics.median(ours), middle, low, high,
+                  peer, (goals or {}).get(peer), peer == limit)
 
 
 def took(function, clock):
@@ -142,29 +152,40 @@ def growth(task, ways, repeats=7, most=1.05):
                                 for function in work.values()])
     (ours, work), (limit, _) = ways.items()
     for i, size in enumerate(work):
-        pairs = [(a[i], b[i]) for a, b in zip(times[ours], times[limit])]
-        low, middle, high = statistics.quantiles([b / a for a, b in pairs],
-                                                 n=4)
-        yield Row(f'{task}, {size:,} items', ours,
-                  size / statistics.median(a for a, _ in pairs), middle, low,
-                  high, limit, limit=True)
+        each = {name: [row[i] / size for row in times[name]] for name in ways}
+        yield from against(f'{task}, {size:,} items', ours, each[ours],
+                           {limit: each[limit]}, limit=limit)
     for name in ways:
+        low, high = spread(work, times[name])
         best = np.min(times[name], axis=0)
-        low, _, high = statistics.quantiles(
-            [exponent(work, each) for each in times[name]], n=4)
         yield Growth(f'{task}, time against items', name, exponent(work, best),
                      'as exponent', most=most if name == ours else None,
                      sizes=tuple(map(int, work)),
                      seconds=tuple(map(float, best)), low=low, high=high)
 
 
+def spread(sizes, times):
+    """The lowest and the highest exponent that come of any half of the repeats,
+    or more of them: how far the one that comes of all is to be trusted.
+    """
+    count = len(times)
+    found = [exponent(sizes, np.min(part, axis=0))
+             for some in range(-(-count // 2), count + 1)
+             for part in itertools.combinations(times, some)]
+    return min(found), max(found)
+
+
 def fresh_memory(least=2**17):
     """From here on, so many bytes or more are always asked of the system, and
     given back to it (by glibc; elsewhere, it does nothing).
     """
-    mallopt = getattr(ctypes.CDLL(None), 'mallopt', None)
-    if mallopt is not None:
-        mallopt(-3, least)  # M_MMAP_THRESHOLD
+    _glibc('mallopt', -3, least)  # M_MMAP_THRESHOLD
+
+
+def _glibc(name, *arguments):
+    function = getattr(ctypes.CDLL(None), name, None)
+    if function is not None:
+        function(*arguments)
 
 
 def exponent(sizes, seconds):
@@ -193,6 +214,8 @@ def peak_memory(function):
         function()
         end.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
+    # What is free but still ours, a fork could use, and nobody would see it.
+    _glibc('malloc_trim', 0)
     context = multiprocessing.get_context('fork')
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=run, args=(theirs, ))

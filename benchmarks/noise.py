@@ -1,5 +1,5 @@
 """The source's words and samplers against insecure generators, and against
-packages with integer noise.
+packages with integer noise. In one thread, and in processor time.
 """
 import time
 
@@ -8,6 +8,7 @@ import torch
 
 from benchmarks import peers
 from benchmarks.harness import compare
+from benchmarks.limits import DRAWS, draws
 from torch_geometric_dp.noise import (
     NoiseSource,
     discrete_gaussian,
@@ -19,7 +20,8 @@ from torch_geometric_dp.noise import (
 def run(quick=False):
     source, generator = NoiseSource.from_os(), np.random.default_rng()
     torch.set_num_threads(1)  # Like against like: one core each.
-    options = {'repeats': 7 if quick else 15, 'clock': time.process_time}
+    options = {'repeats': 7 if quick else 15, 'clock': time.process_time,
+               'limit': DRAWS}
     n = 2**22
     yield from compare(
         '64-bit words', n, ('NoiseSource', lambda: source._words(n)), {
@@ -31,18 +33,21 @@ def run(quick=False):
         'uniforms', n, ('uniforms', lambda: uniforms(source, n)), {
             'numpy random': lambda: generator.random(n),
             'torch.rand double': lambda: torch.rand(n, dtype=torch.double),
-        }, limit='numpy random', **options)
+            DRAWS: draws(source, np.empty(n)),
+        }, **options)
     m, scale = 2**16 if quick else 2**18, 100.0
     yield from compare(
         'Laplace noise', m,
         ('discrete_laplace', lambda: discrete_laplace(source, scale, m)), {
             'numpy laplace': lambda: generator.laplace(size=m),
             'torch Laplace': lambda: torch.distributions.Laplace(
-                0.0, scale).sample((m, )), **peers.laplace(scale),
-        }, limit='numpy laplace', **options)
+                0.0, scale).sample((m, )),
+            DRAWS: draws(source, np.empty(m)), **peers.laplace(scale),
+        }, **options)
     yield from compare(
         'Gaussian noise', m,
         ('discrete_gaussian', lambda: discrete_gaussian(source, scale, m)), {
             'numpy normal': lambda: generator.normal(size=m),
-            'torch.randn': lambda: torch.randn(m), **peers.gaussian(scale),
-        }, limit='numpy normal', **options)
+            'torch.randn': lambda: torch.randn(m),
+            DRAWS: draws(source, np.empty(m)), **peers.gaussian(scale),
+        }, **options)

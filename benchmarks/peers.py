@@ -2,6 +2,7 @@
 is left out, and said.
 """
 import importlib
+from functools import lru_cache
 
 import numpy as np
 
@@ -111,10 +112,17 @@ def installed(packages):
     """The functions of the packages that are there."""
     found = {}
     for name, (module, make) in packages.items():
-        try:
-            importlib.import_module(module)
-        except ImportError:
-            print(f'{name} is not installed, and left out')
-            continue
-        found[name] = make()
+        if at_hand(module):
+            found[name] = make()
     return found
+
+
+@lru_cache
+def at_hand(module):
+    """Whether it can be imported; if not, why (once)."""
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        print(f'{module} is left out: {error}')
+        return False
+    return True

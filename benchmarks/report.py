@@ -42,15 +42,16 @@ def markdown(suites):
     quick = is_quick(suites)
     text = ('# Results\n\n' + QUICK * quick +
             f'Made by `{FULL}`, which runs all suites, or by the same command '
-            f'with names of suites, which replaces theirs (`make bench`). '
+            f'with names of suites, which replaces theirs. '
             f'Accuracies and audits come from the tables in [results](results),'
             f' which say how they were made.\n\n'
             f'Everything is a ratio that was measured in one run, in turn, as '
             f'the median over repeats with the quartiles in brackets: more is '
-            f'faster. The limit is the cheapest work that anybody must do: one '
-            f'random draw a cell, one sparse product a hop, one write an edge. '
-            f'Suites run in one thread and in processor time, but for the '
-            f'first rows of `features`, which have two threads.\n\n')
+            f'faster. The limit is the cheapest work that anybody must do: as '
+            f'many secure random bits as the result holds, one sparse product '
+            f'a hop, one write an edge. One thread and processor time, but for '
+            f'what is said to be in seconds, the several chains of `hrg`, and '
+            f'the memory in `scale`, which is that of all threads.\n\n')
     text += machines(suites)
     if not quick:
         text += '## Goals\n\n' + goals.markdown(goals.Stored(suites)) + '\n'
@@ -118,10 +119,12 @@ def growth_table(suites):
             for row in found]
     return ('## Growth\n\nThe exponent of time against items, which are those '
             'of input and output together: the slope of a line through the '
-            'points, both axes in logarithms, by the fastest of all repeats; '
-            'in brackets the quartiles of the slopes of single repeats. Where '
-            'there is a limit, its own slope stands beside ours: memory and '
-            'its caches are the same for both. For private sums and for '
+            'points, both axes in logarithms, by the fastest of all repeats, '
+            'which was disturbed least; in brackets the lowest and the highest '
+            'slope by the fastest of any half of them, or more. (That of the '
+            'chain is by the median, with the quartiles of single repeats.) '
+            'Where there is a limit, its own slope stands beside ours: memory '
+            'and its caches are the same for both. For private sums and for '
             'reconstructions, the neighbours of a node have numbers near its '
             'own.\n\n![Growth](growth.png)\n\n' +
             table(['task', '', 'exponent', 'items', 'goal', ''], rows))

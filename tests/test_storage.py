@@ -1,6 +1,8 @@
 import contextlib
+import gc
 import os
 import tracemalloc
+import warnings
 from pathlib import Path
 from unittest import mock
 
@@ -298,6 +300,73 @@ def test_rows_that_cannot_be_loaded(tmp_path):
     other[0] = {'y': 1}
     with pytest.raises(TypeError, match="must hold tensors .got 'dict' in row"):
         load_rows(other)
+
+
+def test_rows_that_cannot_be_saved(tmp_path):
+    database, x = rows_of(3, tmp_path), torch.ones(5, 3)
+    # PyG would write their bytes, and read other numbers.
+    with pytest.raises(ValueError, match="'x' must be of the type that the "
+                       r"schema of 'database' states, torch.float32 \(got "
+                       r"torch.int32\)"):
+        save_rows(x.int(), database)
+    for wrong in (x[:, :2], x[:, 0], x[:, :, None]):
+        with pytest.raises(ValueError, match=r"'x' must have rows of the shape "
+                           r"that the schema of 'database' states, \[3\]"):
+            save_rows(wrong, database)
+    assert len(database) == 0
+    save_rows(x, database)
+    with pytest.raises(ValueError, match=r"'database' must be empty \(got 5"):
+        save_rows(x, database)
+    wide = SQLiteDatabase(str(tmp_path / 'wide.db'), 'wide', schema=dict(
+        dtype=torch.float, size=(-1, 3)))
+    save_rows(x.repeat(1, 2).view(5, 2, 3), wide)
+    assert load_rows(wide).shape == (5, 2, 3)
+
+
+@maps
+@pytest.mark.parametrize('dtype', [torch.bool, torch.uint8, torch.long,
+                                   torch.double])
+def test_a_map_that_is_only_read(dtype, tmp_path):
+    x = features('GRRFS', 53, 3, dtype)
+    path = tmp_path / 'x.bin'
+    path.write_bytes(x.numpy().tobytes())
+    held = np.memmap(path, x.numpy().dtype, 'r', shape=(53, 3))
+    with warnings.catch_warnings():  # That torch could write to it.
+        warnings.simplefilter('ignore')
+        raw = torch.from_numpy(held)
+    for name in ('FeatureRR', 'GRRFS', 'Laplace'):
+        expected = make(name)(Data(x=x))
+        with small_blocks(), on_disk(tmp_path):
+            out = make(name)(Data(x=raw))
+        assert torch.equal(out.x, expected.x)
+        assert out.x.dtype == expected.x.dtype and lies_in_a_file(out.x)
+        assert out.privacy == expected.privacy
+
+
+@maps
+def test_reconstructions_go_to_files(tmp_path):
+    edges = torch.randint(0, 53, (2, 99))
+    private = make('GRRFS')(Data(x=features('GRRFS', 53, 3), edge_index=edges))
+    for output in ('soft', 'hard', 'expectation'):
+        transform = transforms.ReconstructFeatures(2, output)
+        expected = transform(private)
+        with small_blocks(), on_disk(tmp_path):
+            out = transform(private)
+        assert torch.equal(out.x, expected.x) and lies_in_a_file(out.x)
+        assert out.privacy == expected.privacy
+
+
+@maps
+def test_what_was_begun_is_gone_after_an_error(tmp_path):
+    def in_files():
+        return Path('/proc/self/maps').read_text().count(str(tmp_path))
+
+    transform = Compose([transforms.Discretize(BOUNDS, 2), lambda data: 1 / 0])
+    with small_blocks(), pytest.raises(ZeroDivisionError), on_disk(tmp_path):
+        transform(Data(x=features('FeatureRR', 53, 3)))
+    gc.collect()
+    assert in_files() == 0 and os.listdir(tmp_path) == []
+    assert storage._FOLDER.get() is None
 
 
 class Graphs(OnDiskDataset):

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Database
+from torch_geometric.data.database import TensorInfo
 
 BLOCK_CELLS = 2**18  # What is held of a matrix at once: 2 MiB, as doubles.
 LEAST_BYTES = 2**20  # Smaller tensors stay in memory: a file has its price.
@@ -27,9 +28,10 @@ _FOLDER: ContextVar[Optional[str]] = ContextVar('folder', default=None)
 
 @contextmanager
 def on_disk(folder: Union[str, os.PathLike[str]]) -> Iterator[None]:
-    r"""Within it, transforms and mechanisms for features and labels write what
-    they return (if it has a MiB or more) to mapped files in a folder, in place
-    of memory. It is the same release, bit for bit.
+    r"""Within it, transforms and mechanisms that release features and labels
+    write what they return (if it has a MiB or more) to mapped files in a
+    folder, in place of memory, and so does :class:`ReconstructFeatures`. It is
+    the same release, bit for bit.
 
     The files have no name, and nobody else can open them: they may hold raw
     features on their way to a release. Each is gone as soon as nobody needs its
@@ -150,7 +152,30 @@ def save_rows(x: Tensor, database: Database) -> None:
             dtype=torch.float, size=(4, )))
         save_rows(data.x, database)
         len(database)   # 30
+
+    Args:
+        x (torch.Tensor): The rows, of the type and the shape that the
+            database's schema states.
+        database (Database): An empty database.
     """
+    if len(database) > 0:
+        raise ValueError(f"'database' must be empty (got {len(database)} "
+                         f"rows)")
+    for info in database.schema.values():
+        if isinstance(info, TensorInfo):  # Of which PyG checks nothing.
+            _check_schema(x, info)
     x = x.detach().cpu()
     for start, stop in row_blocks(len(x), math.prod(x.shape[1:])):
         database[start:stop] = x[start:stop]
+
+
+def _check_schema(x: Tensor, info: TensorInfo) -> None:
+    # Bytes of another type would be read as other numbers.
+    if x.dtype != info.dtype:
+        raise ValueError(f"'x' must be of the type that the schema of "
+                         f"'database' states, {info.dtype} (got {x.dtype})")
+    row, size = tuple(x.shape[1:]), tuple(info.size)
+    if len(row) != len(size) or any(b not in (-1, a)
+                                    for a, b in zip(row, size)):
+        raise ValueError(f"'x' must have rows of the shape that the schema of "
+                         f"'database' states, {list(size)} (got {list(row)})")

@@ -2,9 +2,11 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.compare import main
+from benchmarks import goals
+from benchmarks.compare import is_measure, main, measures
 from benchmarks.harness import Fact
-from benchmarks.store import save
+from benchmarks.report import STORE
+from benchmarks.store import load, save
 from tests.benchmarks.test_store import ROWS, SUITE
 
 
@@ -44,9 +46,22 @@ def test_what_is_worse(files, capsys, place, change, worse):
             capsys.readouterr().out) == worse
 
 
+@pytest.mark.parametrize('value, worse', [(1.5, False), (1.6, True)])
+def test_ratios_of_costs(files, capsys, value, worse):
+    cost = Fact('d', 'memory', 1.2, 'times input plus output')
+    assert files((*ROWS, cost), (*ROWS, replace(cost, value=value))) == worse
+    assert ('1.2 times input plus output, and now 1.6' in
+            capsys.readouterr().out) == worse
+
+
 def test_times_are_never_compared(files, capsys):
     slow = Fact('d', 'takes', 1.0, 's', most=2.0)
     assert files((*ROWS, slow), (*ROWS, replace(slow, value=900.0))) == 0
+
+
+def test_the_growth_of_a_limit_is_not_ours(files):
+    limit = replace(ROWS[2], name='limit', most=None)
+    assert files((*ROWS, limit), (*ROWS, replace(limit, value=9.0))) == 0
 
 
 def test_what_is_missing_is_said(files, capsys):
@@ -60,6 +75,25 @@ def test_what_is_missing_is_said(files, capsys):
 def test_nothing_in_common_is_no_success(files, capsys):
     assert files(ROWS, ROWS, name='hrg') == 1
     assert 'nothing to compare' in capsys.readouterr().out
+
+
+def test_a_quick_run_is_compared_with_a_quick_one(tmp_path, capsys):
+    paths = [tmp_path / 'full.json', tmp_path / 'quick.json']
+    save(paths[0], {'noise': SUITE})
+    save(paths[1], {'noise': replace(SUITE, quick=True)})
+    assert main([str(path) for path in paths]) == 1
+    out = capsys.readouterr().out
+    assert 'only in the old one: noise: a: ours against numpy' in out
+    assert 'only in the new one: noise (quick): a: ours against numpy' in out
+    assert 'nothing to compare' in out
+    assert main([str(paths[1])] * 2) == 0
+
+
+def test_no_measure_hides_another():
+    # Two with one name would be compared as one.
+    for name, suite in load(goals.ROOT / STORE).items():
+        rows = list(filter(is_measure, suite.rows))
+        assert len(measures({name: suite})) == len(rows)
 
 
 def test_missing_files(tmp_path, capsys):

@@ -85,32 +85,51 @@ def test_table(monkeypatch):
         Goal('Noise', 'small', lambda stored: Answer('9', False), 'too large'),
         Goal('Noise', 'known', lambda stored: Answer('', None),
              'nobody looked'),
+        Goal('Noise', 'cheap', lambda stored: Answer('7', False)),
         Goal('Chain', 'fast', measured('hrg', ''))))
     assert goals.markdown(STORED) == (
-        '4 goals: 1 met, 1 missed, 2 not measured.\n\n'
+        '5 goals: 1 met, 2 missed, 2 not measured.\n\n'
         '| | asked | found | |\n|---|---|---|---|\n'
         '| Noise | fast | 2 [1.5, 2.5] | met |\n'
         '| Noise | small | 9 | **missed**: too large |\n'
         '| Noise | known |  | not measured: nobody looked |\n'
+        '| Noise | cheap | 7 | **missed**: no reason is known |\n'
         "| Chain | fast |  | not measured: the suite 'hrg' is not stored: run "
         "python -m benchmarks hrg |\n")
     assert len(goals.missing(STORED)) == 1
 
 
 def test_every_goal_has_an_answer():
+    # Whether it is met is not for a test to say: a busy machine, or a new one,
+    # may miss it, and then the table says so.
     stored = Stored(load(goals.ROOT / STORE))
     assert goals.missing(stored) == []
-    for goal, answer, _ in goals.judged(stored):
-        assert answer.found or answer.met is None
-        # What is missed has a reason.
-        assert answer.met is True or goal.reason, goal.asked
+    assert all(answer.found for _, answer, _ in goals.judged(stored))
 
 
 def test_every_goal_of_a_suite_is_in_the_table():
-    suites = load(goals.ROOT / STORE)
-    shown = [answer.found for _, answer, _ in goals.judged(Stored(suites))]
+    seen, suites = [], load(goals.ROOT / STORE)
+
+    class Watched(Stored):
+        def rows(self, *args, **kwargs):
+            found = super().rows(*args, **kwargs)
+            seen.extend(map(id, found))
+            return found
+
+    goals.judged(Watched(suites))
     for name, suite in suites.items():
         for row in suite.rows:
             if row.met is not None and getattr(row, 'unit', '') not in (
                     's', 'ns'):  # Those of single fits and steps.
-                assert goals.shown(row) in ' '.join(shown), (name, row.task)
+                assert id(row) in seen, (name, row)
+
+
+@pytest.mark.parametrize('ratios, met', [
+    ((0.5, 0.45, 0.4), True), ((0.4, 0.5, 0.45), True),
+    ((0.5, 0.45, 0.38), False), ((0.38, 0.45, 0.5), False)])
+def test_flat_in_the_number_of_bins(ratios, met):
+    suite = replace(SUITE, rows=tuple(
+        replace(ROWS[0], task=f'features, {4**i} bins', name='FeatureRR',
+                ratio=ratio, against='torch.rand')
+        for i, ratio in enumerate(ratios)))
+    assert goals.flat(Stored({'features': suite})).met is met

@@ -5,11 +5,14 @@ from benchmarks import harness
 from benchmarks.harness import (
     Fact,
     Row,
+    against,
     compare,
     exponent,
     growth,
+    in_turn,
     memory,
     peak_memory,
+    spread,
 )
 
 
@@ -56,7 +59,7 @@ def test_growth(clock):
     limit = {10**k: clock.work(1.0 * 10**k) for k in (1, 2, 3)}
     *rows, one, two = growth('task', {'ours': ours, 'limit': limit}, 3)
     assert one.value == pytest.approx(2.0) and not one.met
-    assert one.low == pytest.approx(2.0) and one.high == pytest.approx(3.0)
+    assert one.low == pytest.approx(2.0) and one.high == pytest.approx(2.0)
     assert one.seconds == pytest.approx((200.0, 20000.0, 2e6))
     assert one.sizes == (10, 100, 1000) and one.most == 1.05
     assert two.value == pytest.approx(1.0) and two.met is None
@@ -67,10 +70,38 @@ def test_growth(clock):
     assert rows[0].rate == pytest.approx(10 / 200)
 
 
+def test_the_spread_is_around_the_exponent():
+    sizes = [10, 100, 1000]
+    # One repeat was slow with small sizes, and one with large ones.
+    times = [[1.0, 10.0, 100.0], [2.0, 11.0, 101.0], [1.1, 12.0, 400.0],
+             [2.0, 13.0, 500.0]]
+    low, high = spread(sizes, times)
+    assert low == pytest.approx(exponent(sizes, [2.0, 11.0, 101.0]))
+    assert high == pytest.approx(exponent(sizes, [1.1, 12.0, 400.0]))
+    assert low < exponent(sizes, times[0]) < high
+    assert spread(sizes, times[:1]) == (pytest.approx(1.0), ) * 2
+
+
+def test_all_in_one_run_take_turns(clock):
+    seen = []
+
+    def work(name, seconds):
+        step = clock.work(seconds)
+        return lambda: (seen.append(name), step())
+
+    times = in_turn({'a': (work('a', 1.0), 10), 'b': (work('b', 3.0), 2)}, 2,
+                    clock)
+    assert seen == ['a', 'b'] * 3  # The first time is not measured.
+    assert times == {'a': [0.1, 0.1], 'b': [1.5, 1.5]}
+    [row] = against('task', 'a', times['a'], {'b': times['b']}, {'b': 15.0})
+    assert row.ratio == pytest.approx(15.0) and row.goal == 15.0
+
+
 def test_compare(clock):
-    rows = compare('task', 10, ('ours', clock.work(9.0, 1.0)),
-                   {'slow': clock.work(4.0), 'half': (clock.work(4.0), 5)},
-                   goals={'slow': 4.5}, repeats=3, clock=clock, limit='half')
+    rows = list(compare(
+        'task', 10, ('ours', clock.work(9.0, 1.0)),
+        {'slow': clock.work(4.0), 'half': (clock.work(4.0), 5)},
+        goals={'slow': 4.5}, repeats=3, clock=clock, limit='half'))
     assert [row.ratio for row in rows] == [4.0, 8.0]
     assert [row.met for row in rows] == [False, None]
     assert [row.limit for row in rows] == [False, True]
@@ -102,5 +133,17 @@ def test_memory():
     assert 0.9 * size < used.value * 2**20 < 1.5 * size
     assert memory('task', work, size).value * 2**20 < size / 2
     assert peak_memory(work) > size
+
+
+def test_memory_that_was_free_before_counts():
+    def work():
+        return [bytearray(b'1') * 10**5 for _ in range(1000)]
+
+    held = work()[::50]  # Between these, it is free, and nobody's.
+    assert memory('task', work, 0).value * 2**20 > 0.9 * 10**8
+    assert len(held) == 20
+
+
+def test_a_process_that_ends_early():
     with pytest.raises(RuntimeError, match='ended early'):
         peak_memory(lambda: exit(1))

@@ -12,6 +12,7 @@ from torch_geometric_dp.mechanisms import (
     simplex_projection,
 )
 from torch_geometric_dp.mechanisms.propagation import propagate
+from torch_geometric_dp.storage import empty
 from torch_geometric_dp.transforms.reconstruction import Reconstruction
 
 OUTPUTS = ('soft', 'hard', 'expectation')
@@ -81,8 +82,8 @@ class ReconstructFeatures(Reconstruction):
         if self.output == 'soft':
             widths = torch.where(sizes > 2, sizes, 1)
         first = widths.cumsum(0) - widths
-        out = x.new_empty(len(x), int(widths.sum()),
-                          dtype=x.dtype if self.output == 'hard' else kind)
+        out = empty((len(x), int(widths.sum())),
+                    x.dtype if self.output == 'hard' else kind, x.device)
         for size in sorted(set(sizes.tolist())):
             columns = (sizes == size).nonzero().view(-1)
             keep, other = map(float, mechanism.marginal(int(columns[0])))
