@@ -19,7 +19,7 @@ UNIT = (0.0, 1.0)
 BROKEN = {
     'noise halved': (broken.HalvedLaplace(1.0, UNIT, seed=0), 20_000),
     'noise halved, Gaussian': (broken.HalvedGaussian(2.0, UNIT, seed=0),
-                               800_000),
+                               200_000),
     'noise halved, EdgeRR': (broken.HalvedEdgeRR(1.0, seed=0), 20_000),
     'a missing factor 2': (broken.MissingFactor(1.0, 4, seed=0), 20_000),
     'a scale that depends on the data (Eq. 11 of NIP-GNN)': (
