@@ -201,3 +201,9 @@ def test_bad_arguments(graph):
         audit(target, workers=0)
     with pytest.raises(ValueError, match="'data' must be given with"):
         audit(target, neighbour=graph)
+    with pytest.raises(TypeError, match="'target' must be a transform or a "
+                       "layer.*got the function 'release'"):
+        def release(data):
+            return target(data)
+
+        audit(release, guarantee=target.guarantee)

@@ -17,6 +17,7 @@ A bound is a bound: an audit that finds nothing has proven nothing. What is
 proven stands beside each mechanism, and
 :func:`~torch_geometric_dp.audit.verify_exactly` computes it.
 """
+import inspect
 from typing import Any, Optional
 
 import numpy as np
@@ -81,6 +82,10 @@ def audit(target: Any, data: Optional[Data] = None,
         print(report)
         report.check()   # raises an error if epsilon is larger than claimed
     """
+    if inspect.isroutine(target):
+        raise TypeError(f"'target' must be a transform or a layer, of which "
+                        f"copies can be made that draw new noise and charge "
+                        f"nothing (got the function {target.__name__!r})")
     check_integer('trials', trials, 8)
     check_integer('workers', workers, 1)
     if not 0 < confidence < 1:
