@@ -10,13 +10,12 @@ from torch_geometric_dp.audit.canaries import (
     EveryPair,
     LonePairs,
     Rows,
-    Stars,
     TwoGraphs,
     num_features,
 )
 from torch_geometric_dp.explain import HeteroScores
-from torch_geometric_dp.mechanisms.pairs import to_pairs
-from torch_geometric_dp.nn import NAP
+from torch_geometric_dp.mechanisms.pairs import from_pairs, to_pairs
+from torch_geometric_dp.nn import NAP, NAPConv
 
 COINS = np.array([True, False, False, True, True])
 
@@ -106,6 +105,36 @@ def test_edges():
                                                                   18, 18]
 
 
+def test_edges_that_are_replaced():
+    canary, = of(transforms.DegreePreservingRR(1.0, neighbours='replace'))
+    for i, one, other in differences(canary):
+        change = np.setxor1d(to_pairs(one.edge_index),
+                             to_pairs(other.edge_index))
+        assert change.tolist() == [2 * i, 2 * i + 1]
+        assert one.num_edges == other.num_edges == 2 * len(COINS)
+    out = canary.outcomes(canary.graph(COINS), 5)
+    assert np.array_equal(out, np.stack([COINS, ~COINS], axis=1))
+
+
+@pytest.mark.parametrize('neighbours, change', [('add-remove', 3),
+                                                ('replace', 6)])
+def test_nodes_whose_edges_are_released(neighbours, change):
+    transform = transforms.DegreePreservingRR(1.0, unit='node', max_degree=3,
+                                              neighbours=neighbours)
+    canary, = of(transform)
+    one, other = (canary.graph(np.array([side])) for side in (True, False))
+    assert one.num_nodes == other.num_nodes
+    changed = from_pairs(np.setxor1d(to_pairs(one.edge_index),
+                                     to_pairs(other.edge_index)))
+    assert changed.size(1) == change and (changed[0] == 0).all()
+    for graph in (one, other):
+        transform(graph.clone())  # No node has too many edges.
+    degree = torch.bincount(one.edge_index[0])
+    assert degree[:4].tolist() == [3, 3, 3, 3]
+    assert canary.outcomes(one, 1)[0, :2].tolist() == [3, 0]
+    assert canary.outcomes(other, 1)[0, :2].tolist() == [0, change - 3]
+
+
 def layer_change(canary):
     """The L1 distance of exact sums over neighbours, for one coin."""
     def sums(data):
@@ -121,17 +150,29 @@ def test_stars_reach_the_sensitivity():
     assert layer_change(node) == {6.0} and layer_change(single) == {2.0}
     edge, = of(NAP(1.0, unit='edge'))
     assert layer_change(edge) == {2.0}
-    replaced = Stars(3, torch.tensor([1.0, 0.0]), 'node', replaced=True)
+    replaced, _ = of(NAP(1.0, max_degree=3, neighbours='replace'))
     assert layer_change(replaced) == {12.0}
+    exchanged, = of(NAP(1.0, unit='edge', neighbours='replace'))
+    assert layer_change(exchanged) == {4.0}
+    for _, one, other in differences(exchanged):  # And nothing but an edge.
+        assert torch.equal(one.x, other.x)
     # Of a node that is not there, not even the row is.
     rows = node.graph(COINS).x.view(5, -1, 2).abs().sum(dim=2)
     assert rows[:, 0].tolist() == COINS.tolist() and (rows[:, 1:] == 1).all()
-    for canary in (node, edge, replaced):
+    for canary in (node, edge, replaced, exchanged):
         data = canary.graph(COINS)
         assert data.num_nodes == canary.nodes * 5
         degree = torch.bincount(data.edge_index[0], minlength=data.num_nodes)
         assert degree.max() == canary.leaves
         assert canary.outcomes(data.x, 5).shape == (5, 2 * canary.nodes)
+
+
+def test_layers_that_know_their_columns():
+    for target, data, columns in (
+            (NAP(1.0, 3), None, 2), (NAPConv(5, 2, 1.0, 3), None, 5),
+            (NAPConv(-1, 2, 1.0, 3), None, 1),
+            (NAPConv(-1, 2, 1.0, 3), Data(x=torch.rand(4, 7)), 7)):
+        assert of(target, data)[0].graph(COINS).x.size(1) == columns
 
 
 def test_unknown_targets():

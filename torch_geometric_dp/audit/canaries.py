@@ -9,9 +9,14 @@ values, chosen so that it is as hard as possible to hide which:
 * **labels**: class 0 or class 1; with several labels, none or all of them.
 * **edges**: a pair of nodes in a group of its own that has no other private
   edge, and every pair of a small graph.
+* **nodes**, of which edges are released: one with as many edges as a node may
+  have, in a graph where all others have as many, too.
 * **edges** and **nodes** of a layer that sums over neighbours: a pair of nodes
   that hear each other or do not, and a star whose centre is there or not, with
   as many leaves as a node may have, and with one leaf.
+
+If a unit is replaced by another, rather than added or removed, its edges go to
+other nodes.
 
 Canaries of one graph have independent coins, and a change of one coin changes
 one unit. That is all that :mod:`torch_geometric_dp.audit.one_run` asks for.
@@ -79,20 +84,55 @@ class Rows(Canary):
 
 
 class EveryPair(Canary):
-    """Every pair of a graph has an edge, or has none."""
-    sides = 'an edge', 'none, in a dense graph'
-
-    copies = 4950  # Of 100 nodes.
+    """Every pair of a graph has an edge, or has none. If edges are replaced, it
+    is one of every two pairs.
+    """
+    def __init__(self, replaced: bool = False) -> None:
+        self._pairs = 2 if replaced else 1
+        self.copies = 4950 // self._pairs  # Of 100 nodes.
+        self.sides = ('an edge', 'another, in a dense graph' if replaced else
+                      'none, in a dense graph')
 
     def graph(self, coins: Coins) -> Data:
         """An edge for each of the coins that shows heads."""
-        nodes = 1 + int(from_pairs(np.array([len(coins) - 1]))[1])
-        return _graph(from_pairs(np.flatnonzero(coins)), nodes)
+        pairs = np.stack([coins, ~coins][:self._pairs], axis=1).ravel()
+        nodes = 1 + int(from_pairs(np.array([len(pairs) - 1]))[1])
+        return _graph(from_pairs(np.flatnonzero(pairs)), nodes)
 
     def outcomes(self, released: Any, count: int) -> Array:
-        """Whether there is an edge."""
-        found = contains(to_pairs(released.edge_index), np.arange(count))
-        return found[:, None].astype(float)
+        """Whether there is an edge, or which of the two."""
+        pairs = np.arange(count * self._pairs)
+        found = contains(to_pairs(released.edge_index), pairs)
+        return found.reshape(count, -1).astype(float)
+
+
+class Clique(Canary):
+    """A node that is joined to all others, which are joined to each other, or
+    to none. If nodes are replaced, there are two such groups for it.
+    """
+    copies = 1  # With more of them, graphs would be sparse.
+
+    def __init__(self, max_degree: int, replaced: bool) -> None:
+        self.others = max_degree
+        self.replaced = replaced
+        self.sides = (f'a node with {max_degree} edge(s)',
+                      'to other nodes' if replaced else 'none')
+
+    def graph(self, coins: Coins) -> Data:
+        """The node is the first one."""
+        nodes = 1 + self.others * (2 if self.replaced else 1)
+        group = (torch.arange(nodes) - 1) // self.others
+        u, v = torch.combinations(torch.arange(nodes)).t()
+        joined = (u > 0) & (group[u] == group[v])
+        if coins[0] or self.replaced:
+            joined |= (u == 0) & (group[v] == (0 if coins[0] else 1))
+        return _graph(torch.stack([u[joined], v[joined]]), nodes)
+
+    def outcomes(self, released: Any, count: int) -> Array:
+        """To how many nodes it is joined, of each group, and all edges."""
+        u, v = _array(released.edge_index).astype(np.int64)
+        joined = np.bincount((v[u == 0] - 1) // self.others, minlength=2)
+        return np.append(joined, len(u))[None].astype(float)
 
 
 class LonePairs(Canary):
@@ -131,7 +171,7 @@ class LonePairs(Canary):
 
 class Stars(Canary):
     """A node that sends its row to others, and hears theirs, or an empty place.
-    If nodes are replaced, it hears other nodes in the second case. With two
+    If units are replaced, it hears other nodes in the second case. With two
     nodes whose rows are there in any case, it is an edge.
     """
     def __init__(self, leaves: int, row: Tensor, unit: str,
@@ -144,7 +184,8 @@ class Stars(Canary):
         self.copies = max(1, 2**14 // self.nodes)
         self.sides = ('an edge' if unit == 'edges' else
                       f'a node with {leaves} neighbour(s)',
-                      'its opposite' if replaced else 'none')
+                      ('another' if unit == 'edges' else 'its opposite')
+                      if replaced else 'none')
 
     def graph(self, coins: Coins) -> Data:
         """A star for each of the coins."""
@@ -153,10 +194,8 @@ class Stars(Canary):
         if self.replaced:
             sign[1 + self.leaves:] = -1.0
         x = (sign * self.row).repeat(len(coins), 1, 1)
-        if self.replaced:
-            x[~heads, 0] *= -1.0
-        elif self.unit == 'node':
-            x[~heads, 0] = 0.0
+        if self.unit == 'node':
+            x[~heads, 0] *= -1.0 if self.replaced else 0.0
         centre = self.nodes * torch.arange(len(coins))
         leaf = 1 + torch.arange(self.leaves)
         if self.replaced:
@@ -262,7 +301,9 @@ def canaries(target: Any, guarantee: Guarantee,
     elif guarantee.protects == 'labels' and hasattr(target, 'num_classes'):
         return [_labels(target, data)]
     elif guarantee.protects == 'edges':
-        return [EveryPair(), LonePairs(getattr(target, 'private', None))]
+        return _edges(target)
+    elif guarantee.protects == 'node' and _find(target, 'max_degree', 0):
+        return [Clique(int(_find(target, 'max_degree', 0)), _replaced(target))]
     raise ValueError(
         f"'data' and 'neighbour' must be given: no worst pair is known for "
         f"{type(target).__name__}, which protects '{guarantee.protects}'")
@@ -313,21 +354,31 @@ def _labels(target: Any, data: Optional[Data]) -> Canary:
     return Rows('y', one, other, getattr(target, 'mask', None))
 
 
+def _edges(target: Any) -> list[Canary]:
+    if _replaced(target):  # One edge more, or less, is no neighbour.
+        return [EveryPair(replaced=True)]
+    return [EveryPair(), LonePairs(getattr(target, 'private', None))]
+
+
 def _stars(target: Any, unit: str, data: Optional[Data]) -> list[Canary]:
-    columns = 2 if data is None or data.x is None else int(data.x.size(1))
+    columns = max(int(_find(target, 'in_channels', 2)), 1)
+    if data is not None and data.x is not None:
+        columns = int(data.x.size(1))
     row = torch.zeros(columns)
     row[0] = _find(target, 'clip', 1.0)
-    if unit == 'edges':
-        return [Stars(1, row, unit, replaced=False)]
-    most = int(_find(target, 'max_degree', 1))
-    replaced = _find(target, 'neighbours', 'add-remove') == 'replace'
-    return [Stars(leaves, row, unit, replaced)
+    most = int(_find(target, 'max_degree', 1)) if unit == 'node' else 1
+    return [Stars(leaves, row, unit, _replaced(target))
             for leaves in sorted({most, 1}, reverse=True)]
 
 
+def _replaced(target: Any) -> bool:
+    return bool(_find(target, 'neighbours', 'add-remove') == 'replace')
+
+
 def _find(target: Any, name: str, default: Any) -> Any:
-    # Of a layer, of its mechanism, or of a layer within.
-    for part in target.modules():
+    # Of a transform or a layer, of its mechanism, or of a layer within.
+    layers = isinstance(target, torch.nn.Module)
+    for part in target.modules() if layers else [target]:
         for holder in (part, getattr(part, 'mechanism', None)):
             if getattr(holder, name, None) is not None:
                 return getattr(holder, name)

@@ -56,6 +56,16 @@ def run_trials(target: Any, canary: Canary, trials: int,
     return np.concatenate(list(bar)), coins
 
 
+def first_release(target: Any, canary: Canary) -> tuple[Any, Any]:
+    """A copy of a transform or a layer, and what it releases. The copy has
+    learned what layers learn from their first input: the next ones have the
+    same weights.
+    """
+    target = for_trial(target, 0)
+    with _seeded(0):
+        return target, release(target, canary.graph(np.ones(1, np.bool_)))
+
+
 @contextmanager
 def processes(workers: int) -> Iterator[Map]:
     """A :func:`map` over so many processes, which start once."""
