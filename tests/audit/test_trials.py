@@ -137,6 +137,21 @@ def test_two_processes():
     assert np.array_equal(one[0], two[0]) and np.array_equal(one[1], two[1])
 
 
+def test_there_is_work_for_all():
+    # Also where trials are few, which is where a release takes long.
+    jobs = []
+
+    def apply(run, todo):
+        jobs.extend(todo)
+        return map(run, jobs)
+
+    data, neighbour = Data(x=torch.zeros(1, 2)), Data(x=torch.ones(1, 2))
+    run_trials(transforms.Laplace(1.0, (0.0, 1.0)),
+               TwoGraphs(data, neighbour, 'features'), 128,
+               np.random.SeedSequence(0), apply)
+    assert [len(coins) for _, _, coins, _ in jobs] == [32] * 4
+
+
 def test_progress(capsys):
     run(transforms.LabelRR(1.0, 2))
     assert capsys.readouterr().err == ''

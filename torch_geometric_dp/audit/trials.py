@@ -16,7 +16,7 @@ from torch_geometric_dp.audit.canaries import Canary
 from torch_geometric_dp.audit.distinguisher import Coins
 from torch_geometric_dp.mechanisms.column_mechanism import Array
 
-_TOGETHER = 256  # Graphs with one canary each that a process does at a time.
+_TOGETHER = 32  # Graphs with one canary each that a process does at a time.
 
 Job = tuple[Any, Canary, Coins, int]
 Map = Callable[[Callable[[Job], Array], Iterable[Job]], Iterable[Array]]
