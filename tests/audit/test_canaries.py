@@ -162,8 +162,9 @@ def test_stars_reach_the_sensitivity():
     for canary in (node, edge, replaced, exchanged):
         data = canary.graph(COINS)
         assert data.num_nodes == canary.nodes * 5
-        degree = torch.bincount(data.edge_index[0], minlength=data.num_nodes)
-        assert degree.max() == canary.leaves
+        for ends in data.edge_index:
+            degree = torch.bincount(ends, minlength=data.num_nodes)
+            assert degree.max() == canary.leaves
         assert canary.outcomes(data.x, 5).shape == (5, 2 * canary.nodes)
 
 

@@ -171,8 +171,11 @@ class LonePairs(Canary):
 
 class Stars(Canary):
     """A node that sends its row to others, and hears theirs, or an empty place.
-    If units are replaced, it hears other nodes in the second case. With two
-    nodes whose rows are there in any case, it is an edge.
+    With two nodes whose rows are there in any case, it is an edge.
+
+    If units are replaced, it hears other nodes in the second case, whose rows
+    are the opposite. A node then sends its row, or the opposite of it, to those
+    that it does not hear: all that can change does so at once.
     """
     def __init__(self, leaves: int, row: Tensor, unit: str,
                  replaced: bool) -> None:
@@ -180,7 +183,8 @@ class Stars(Canary):
         self.row = row
         self.unit = unit
         self.replaced = replaced
-        self.nodes = 1 + (2 if replaced else 1) * leaves
+        groups = 1 if not replaced else 2 if unit == 'edges' else 3
+        self.nodes = 1 + groups * leaves
         self.copies = max(1, 2**14 // self.nodes)
         self.sides = ('an edge' if unit == 'edges' else
                       f'a node with {leaves} neighbour(s)',
@@ -199,14 +203,15 @@ class Stars(Canary):
         centre = self.nodes * torch.arange(len(coins))
         leaf = 1 + torch.arange(self.leaves)
         if self.replaced:
-            leaf = leaf + self.leaves * (~heads).long()[:, None]
+            heard = _arrows(centre, leaf + self.leaves * (~heads).long()[
+                :, None]).flip(0)
+            told = heard.flip(0) if self.unit == 'edges' else _arrows(
+                centre, leaf + 2 * self.leaves)
         else:
-            centre = centre[heads]
-        ends = centre[:, None] + leaf
-        edges = torch.stack([centre[:, None].expand_as(ends), ends]).view(2, -1)
-        data = _graph(edges, self.nodes * len(coins))
-        data.x = x.view(-1, self.row.numel())
-        return data
+            told = _arrows(centre[heads], leaf)
+            heard = told.flip(0)
+        return Data(x=x.view(-1, self.row.numel()),
+                    edge_index=torch.cat([told, heard], dim=1))
 
     def outcomes(self, released: Any, count: int) -> Array:
         """What the nodes of the star have got, the centre first."""
@@ -383,6 +388,12 @@ def _find(target: Any, name: str, default: Any) -> Any:
             if getattr(holder, name, None) is not None:
                 return getattr(holder, name)
     return default
+
+
+def _arrows(centre: Tensor, leaf: Tensor) -> Tensor:
+    # From each centre to its leaves.
+    ends = centre[:, None] + leaf
+    return torch.stack([centre[:, None].expand_as(ends), ends]).view(2, -1)
 
 
 def _graph(edges: Tensor, num_nodes: int) -> Data:
