@@ -207,6 +207,8 @@ def test_compositions(graph):
     with pytest.raises(ValueError, match="'guarantee' must be given: Compose"):
         audit(both, data, neighbour)
     promise = transforms.LabelRR(1.0, 3).guarantee
+    with pytest.raises(ValueError, match='no worst pair is known for Compose'):
+        audit(both, guarantee=promise)
     assert audit(both, data, neighbour, 400, seed=0,
                  guarantee=promise).accused
 

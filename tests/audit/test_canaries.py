@@ -10,7 +10,6 @@ from torch_geometric_dp.audit.canaries import (
     EveryPair,
     LonePairs,
     Rows,
-    TwoGraphs,
     num_features,
 )
 from torch_geometric_dp.explain import HeteroScores
@@ -186,44 +185,3 @@ def test_unknown_targets():
     Strange.guarantee = Guarantee(1.0, 'features', "anything")
     with pytest.raises(ValueError, match="neither 'bounds' nor"):
         of(Strange())
-
-
-def changed(graph, key, value):
-    other = graph.clone()
-    other[key] = value
-    return other
-
-
-def test_two_graphs(graph):
-    x = graph.x.clone()
-    x[4] = 0.0
-    canary = TwoGraphs(graph, changed(graph, 'x', x), 'features')
-    assert torch.equal(canary.graph(np.array([True])).x, graph.x)
-    out = canary.outcomes(graph, 1)
-    assert np.allclose(out, graph.x[4])
-    edges = torch.cat([graph.edge_index, torch.tensor([[0, 5], [5, 0]])], 1)
-    canary = TwoGraphs(graph, changed(graph, 'edge_index', edges), 'edges')
-    assert canary.outcomes(graph, 1).tolist() == [[0, 4, 4, 12]]
-    # A layer: the rows of both nodes, and of those that hear them.
-    assert canary.outcomes(graph.x, 1).shape == (1, 3 * 6)
-
-
-def test_graphs_that_are_no_neighbours(graph):
-    x = graph.x.clone()
-    x[[2, 4]] = 0.0
-    both = torch.arange(12) == 5
-    for key, value, unit, message in (
-            ('x', x, 'features', r"one unit of 'features'.*got 2 rows of 'x'"),
-            ('x', x, 'node', "one unit of 'node'"),
-            ('x', graph.x + both.view(-1, 1), 'labels', "got 1 rows of 'x'"),
-            ('x', graph.x, 'features', 'got 0 rows'),
-            ('y', (graph.y + 1) % 3, 'features', "12 of 'y'"),
-            ('x', graph.x[:-1], 'features', "must have 12 nodes")):
-        neighbour = changed(graph, key, value)
-        if unit == 'labels':  # One label, and a row as well.
-            neighbour.y = (neighbour.y + both) % 3
-        if 'nodes' in message:
-            neighbour = Data(x=value)
-        with pytest.raises(ValueError, match=message):
-            TwoGraphs(graph, neighbour, unit)
-    assert isinstance(Rows('y', torch.tensor(0), torch.tensor(1)).sides, tuple)

@@ -9,8 +9,9 @@ from torch_geometric.transforms import BaseTransform, Compose
 from tests.audit import broken
 from torch_geometric_dp import Guarantee, PrivacyBudget, transforms
 from torch_geometric_dp.audit import audit, trials
-from torch_geometric_dp.audit.canaries import Rows, TwoGraphs, canaries
+from torch_geometric_dp.audit.canaries import Rows, canaries
 from torch_geometric_dp.audit.trials import processes, release, run_trials
+from torch_geometric_dp.audit.two_graphs import TwoGraphs
 from torch_geometric_dp.nn import NAP
 
 

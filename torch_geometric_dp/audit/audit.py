@@ -24,7 +24,7 @@ import numpy as np
 from torch_geometric.data import Data
 
 from torch_geometric_dp.accountant import Guarantee, PrivacyAccountant
-from torch_geometric_dp.audit.canaries import TwoGraphs, canaries
+from torch_geometric_dp.audit.canaries import canaries
 from torch_geometric_dp.audit.distinguisher import Distinguisher
 from torch_geometric_dp.audit.report import AuditReport
 from torch_geometric_dp.audit.trials import (
@@ -32,6 +32,7 @@ from torch_geometric_dp.audit.trials import (
     processes,
     run_trials,
 )
+from torch_geometric_dp.audit.two_graphs import TwoGraphs
 from torch_geometric_dp.mechanisms.checks import check_integer
 
 #: An accusation is wrong with this probability at the most.
@@ -97,7 +98,7 @@ def audit(target: Any, data: Optional[Data] = None,
         raise ValueError("'data' must be given with 'neighbour': two graphs "
                          "are told apart (got one)")
     else:
-        candidates = [TwoGraphs(data, neighbour, promise.protects)]
+        candidates = [TwoGraphs(data, neighbour, promise.protects, target)]
     trial, released = first_release(target, candidates[0])
     if guarantee is None:
         promise = _on_record(released, promise)

@@ -21,15 +21,14 @@ other nodes.
 Canaries of one graph have independent coins, and a change of one coin changes
 one unit. That is all that :mod:`torch_geometric_dp.audit.one_run` asks for.
 """
-import copy
 from abc import ABC, abstractmethod
 from typing import Any, Optional
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.transforms import Compose
 
 from torch_geometric_dp.accountant import Guarantee
 from torch_geometric_dp.audit.distinguisher import Coins
@@ -37,7 +36,8 @@ from torch_geometric_dp.mechanisms.column_mechanism import Array
 from torch_geometric_dp.mechanisms.pairs import contains, from_pairs, to_pairs
 
 _GROUP = 8  # Nodes around a canary edge.
-_MOST_NUMBERS = 512  # Of a release that is looked at as a whole.
+#: Of a release that is looked at as a whole.
+MOST_NUMBERS = 512
 
 
 class Canary(ABC):
@@ -80,7 +80,7 @@ class Rows(Canary):
 
     def outcomes(self, released: Any, count: int) -> Array:
         """The released rows."""
-        return _array(released[self.field]).reshape(count, -1)
+        return as_array(released[self.field]).reshape(count, -1)
 
 
 class EveryPair(Canary):
@@ -130,7 +130,7 @@ class Clique(Canary):
 
     def outcomes(self, released: Any, count: int) -> Array:
         """To how many nodes it is joined, of each group, and all edges."""
-        u, v = _array(released.edge_index).astype(np.int64)
+        u, v = as_array(released.edge_index).astype(np.int64)
         joined = np.bincount((v[u == 0] - 1) // self.others, minlength=2)
         return np.append(joined, len(u))[None].astype(float)
 
@@ -161,7 +161,7 @@ class LonePairs(Canary):
 
     def outcomes(self, released: Any, count: int) -> Array:
         """Whether there is an edge, and how many there are in the group."""
-        u, v = _array(released.edge_index).astype(np.int64)
+        u, v = as_array(released.edge_index).astype(np.int64)
         inside = u // _GROUP == v // _GROUP
         group = np.bincount(u[inside] // _GROUP, minlength=count)
         pair = inside & (u % _GROUP == 0) & (v % _GROUP == _GROUP // 2)
@@ -215,70 +215,7 @@ class Stars(Canary):
 
     def outcomes(self, released: Any, count: int) -> Array:
         """What the nodes of the star have got, the centre first."""
-        return _array(released).reshape(count, -1)[:, :_MOST_NUMBERS]
-
-
-class TwoGraphs(Canary):
-    """A graph and its neighbour, one release of which is one trial."""
-    sides = "'data'", "'neighbour'"
-    copies = 1
-
-    def __init__(self, data: Data, neighbour: Data, unit: str) -> None:
-        if data.num_nodes != neighbour.num_nodes:
-            raise ValueError(
-                f"'neighbour' must have {data.num_nodes} nodes, like 'data': "
-                f"the number of nodes is public, and a node that goes leaves "
-                f"an empty place (got {neighbour.num_nodes})")
-        self.data = _anonymous(data)
-        self.neighbour = _anonymous(neighbour)
-        # Which entries of a release have to do with what differs.
-        self._pairs = np.setxor1d(_pairs(data), _pairs(neighbour))
-        self._rows = {key: _different(data, neighbour, key)
-                      for key in ('x', 'y')}
-        self._check(unit)
-        self._nodes = _distinct(from_pairs(self._pairs).view(-1),
-                                *self._rows.values())
-        around = [g.edge_index[1][torch.isin(g.edge_index[0], self._nodes)]
-                  for g in (data, neighbour) if g.edge_index is not None]
-        self._heard = _distinct(self._nodes, *around)
-
-    def _check(self, unit: str) -> None:
-        x, y = self._rows.values()
-        counts = {'features': len(x), 'labels': len(y),
-                  'edges': len(self._pairs)}
-        if unit == 'node':  # All that differs must belong to one node.
-            parts = [*from_pairs(self._pairs).t(), *x.view(-1, 1),
-                     *y.view(-1, 1)]
-            shared = set.intersection(*(set(p.tolist()) for p in parts)
-                                      ) if parts else set()
-            good = len(shared) > 0
-        else:
-            good = counts.pop(unit) == 1 and not any(counts.values())
-        if not good:
-            raise ValueError(
-                f"'neighbour' must differ from 'data' in one unit of "
-                f"'{unit}', and in nothing else (got {len(x)} rows of 'x', "
-                f"{len(y)} of 'y' and {len(self._pairs)} pairs of "
-                f"'edge_index')")
-
-    def graph(self, coins: Coins) -> Data:
-        """The graph, or its neighbour."""
-        return self.data if coins[0] else self.neighbour
-
-    def outcomes(self, released: Any, count: int) -> Array:
-        """What is released where the two graphs differ, and around."""
-        if isinstance(released, Tensor):
-            rows = _array(released[self._heard]).reshape(1, -1)
-            return rows[:, :_MOST_NUMBERS]
-        parts = [_array(released[key][rows]).ravel()
-                 for key, rows in self._rows.items() if len(rows)]
-        if len(self._pairs):
-            pairs = to_pairs(released.edge_index)
-            degree = torch.bincount(released.edge_index.view(-1).cpu(),
-                                    minlength=released.num_nodes)
-            parts += [contains(pairs, self._pairs).astype(float),
-                      _array(degree[self._nodes]), np.array([len(pairs)])]
-        return np.concatenate(parts)[None, :_MOST_NUMBERS].astype(float)
+        return as_array(released).reshape(count, -1)[:, :MOST_NUMBERS]
 
 
 def canaries(target: Any, guarantee: Guarantee,
@@ -298,7 +235,9 @@ def canaries(target: Any, guarantee: Guarantee,
         transform = LabelRR(epsilon=1.0, num_classes=3)
         canaries(transform, transform.guarantee)[0].sides   # ('y = 0', 'y = 1')
     """
-    if isinstance(target, torch.nn.Module):
+    if isinstance(target, Compose):
+        pass  # What is the worst for all of its parts?
+    elif isinstance(target, torch.nn.Module):
         if guarantee.protects in ('node', 'edges'):
             return _stars(target, guarantee.protects, data)
     elif guarantee.protects == 'features':
@@ -308,7 +247,8 @@ def canaries(target: Any, guarantee: Guarantee,
     elif guarantee.protects == 'edges':
         return _edges(target)
     elif guarantee.protects == 'node' and _find(target, 'max_degree', 0):
-        return [Clique(int(_find(target, 'max_degree', 0)), _replaced(target))]
+        return [Clique(int(_find(target, 'max_degree', 0)),
+                       is_replaced(target))]
     raise ValueError(
         f"'data' and 'neighbour' must be given: no worst pair is known for "
         f"{type(target).__name__}, which protects '{guarantee.protects}'")
@@ -360,7 +300,7 @@ def _labels(target: Any, data: Optional[Data]) -> Canary:
 
 
 def _edges(target: Any) -> list[Canary]:
-    if _replaced(target):  # One edge more, or less, is no neighbour.
+    if is_replaced(target):  # One edge more, or less, is no neighbour.
         return [EveryPair(replaced=True)]
     return [EveryPair(), LonePairs(getattr(target, 'private', None))]
 
@@ -372,11 +312,14 @@ def _stars(target: Any, unit: str, data: Optional[Data]) -> list[Canary]:
     row = torch.zeros(columns)
     row[0] = _find(target, 'clip', 1.0)
     most = int(_find(target, 'max_degree', 1)) if unit == 'node' else 1
-    return [Stars(leaves, row, unit, _replaced(target))
+    return [Stars(leaves, row, unit, is_replaced(target))
             for leaves in sorted({most, 1}, reverse=True)]
 
 
-def _replaced(target: Any) -> bool:
+def is_replaced(target: Any) -> bool:
+    """Whether neighbours of a target have a unit replaced, rather than added or
+    removed.
+    """
     return bool(_find(target, 'neighbours', 'add-remove') == 'replace')
 
 
@@ -401,36 +344,10 @@ def _graph(edges: Tensor, num_nodes: int) -> Data:
                 num_nodes=num_nodes)
 
 
-def _anonymous(data: Data) -> Data:
-    # Without identity, budget and ledger: all noise is new, and costs nothing.
-    data = copy.copy(data)
-    for key in ('privacy', 'privacy_budget'):
-        if key in data:
-            del data[key]
-    return data
-
-
-def _pairs(data: Data) -> NDArray[np.int64]:
-    if data.edge_index is None:
-        return np.empty(0, np.int64)
-    return to_pairs(data.edge_index)
-
-
-def _different(data: Data, neighbour: Data, key: str) -> Tensor:
-    # The rows of a field in which two graphs differ.
-    one, other = data.get(key), neighbour.get(key)
-    if one is None or other is None:
-        return torch.empty(0, dtype=torch.long)
-    rows: Tensor = (one != other).view(one.size(0), -1).any(dim=1)
-    return rows.nonzero().view(-1)
-
-
-def _distinct(*parts: Tensor) -> Tensor:
-    return torch.from_numpy(np.unique(torch.cat(parts).numpy()))
-
-
-def _array(values: Tensor) -> Array:
-    # Infinity and NaN are values, too, but cannot be added up.
+def as_array(values: Tensor) -> Array:
+    """Numbers for an array; infinity and NaN are values, too, but cannot be
+    added up.
+    """
     array: Array = values.detach().cpu().double().nan_to_num(
         nan=-1e300, posinf=2e300, neginf=-2e300).numpy()
     return array
