@@ -26,6 +26,9 @@ BROKEN = {
         20_000),
     'a missing factor 2, Gaussian': (
         broken.MissingFactor(2.0, 4, delta=1e-5, seed=0), 200_000),
+    'rows that are not clipped': (broken.Unclipped(1.0, 4, seed=0), 2000),
+    'values that are not clipped': (
+        broken.UnclippedLaplace(1.0, UNIT, clip=True, seed=0), 20_000),
     'a scale that depends on the data (Eq. 11 of NIP-GNN)': (
         NAP(1.0, 4, calibration='paper', seed=0), 20_000),
     'Theorem 1 of RGNN': (transforms.GRRFS.from_paper(1.0, 2, 2, seed=0),

@@ -214,6 +214,9 @@ def test_sums_over_neighbours(unit, neighbours, delta):
     result = verify_exactly(layer).check()
     assert result.exact == pytest.approx(1.5, abs=1e-5)
     assert result.unit == unit and result.delta == (delta or 0.0)
+    assert not verify_exactly(broken.Unclipped(1.5, cap, unit=unit,
+                                               neighbours=neighbours,
+                                               delta=delta)).holds
     result = verify_exactly(broken.MissingFactor(1.5, cap, unit=unit,
                                                  neighbours=neighbours,
                                                  delta=delta))

@@ -15,8 +15,9 @@ values, chosen so that it is as hard as possible to hide which:
   that hear each other or do not, and a star whose centre is there or not, with
   as many leaves as a node may have, and with one leaf.
 
-If a unit is replaced by another, rather than added or removed, its edges go to
-other nodes.
+Where rows are clipped, those of canaries are far beyond: clipping is on trial,
+too. If a unit is replaced by another, rather than added or removed, its edges
+go to other nodes.
 
 Canaries of one graph have independent coins, and a change of one coin changes
 one unit. That is all that :mod:`torch_geometric_dp.audit.one_run` asks for.
@@ -36,6 +37,7 @@ from torch_geometric_dp.mechanisms.column_mechanism import Array
 from torch_geometric_dp.mechanisms.pairs import contains, from_pairs, to_pairs
 
 _GROUP = 8  # Nodes around a canary edge.
+_BEYOND = 100  # Times the norm that rows are to be clipped to.
 #: Of a release that is looked at as a whole.
 MOST_NUMBERS = 512
 
@@ -278,6 +280,8 @@ def _rows(target: Any, data: Optional[Data]) -> list[Canary]:
     elif getattr(target, 'bounds', None) is not None:
         low, high = (torch.as_tensor(bound, dtype=torch.double).expand(d)
                      for bound in target.bounds)
+        if getattr(target, 'clip', False):
+            low, high = 2 * low - high, 2 * high - low
         if ((low.float() >= low) & (high.float() <= high)).all():
             low, high = low.float(), high.float()
     else:
@@ -310,7 +314,9 @@ def _stars(target: Any, unit: str, data: Optional[Data]) -> list[Canary]:
     if data is not None and data.x is not None:
         columns = int(data.x.size(1))
     row = torch.zeros(columns)
-    row[0] = _find(target, 'clip', 1.0)
+    row[0] = 1.0
+    if _find(target, 'clip', None) is not None:
+        row[0] = _BEYOND * _find(target, 'clip', 1.0)
     most = int(_find(target, 'max_degree', 1)) if unit == 'node' else 1
     return [Stars(leaves, row, unit, is_replaced(target))
             for leaves in sorted({most, 1}, reverse=True)]
