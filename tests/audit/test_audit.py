@@ -122,6 +122,28 @@ def test_bounds_are_wrong_as_rarely_as_they_say():
     assert wrong > 0  # At 90%, an honest bound has to dare something.
 
 
+class Leaky(BaseTransform):
+    """Randomised response, or with probability delta the truth, marked."""
+    guarantee = Guarantee(1.0, 'features', "one row is replaced", delta=0.05)
+    bounds = [0.0], [1.0]
+
+    def forward(self, data):
+        keep = torch.rand_like(data.x) < 1 / (1 + math.exp(-1.0))
+        leak = torch.rand_like(data.x) < 0.05
+        data.x = torch.where(leak, data.x + 2,
+                             torch.where(keep, data.x, 1 - data.x))
+        return data
+
+
+def test_bounds_with_delta_are_wrong_as_rarely_as_they_say():
+    # Not a bit of the promise is left unused.
+    wrong = sum(audit(Leaky(), trials=1000, confidence=0.9,
+                      seed=seed).lower_bound > 1 for seed in range(200))
+    assert stats.binomtest(wrong, 200, 0.1,
+                           alternative='greater').pvalue > FALSE_ALARM
+    assert wrong > 0
+
+
 class Noise(BaseTransform):
     """Tells nothing at all, in many columns, about rows of zeros or ones."""
     guarantee = Guarantee(0.0, 'features', "one row is replaced")
