@@ -9,7 +9,11 @@ from torch_geometric.transforms import BaseTransform, Compose
 from tests.audit import broken
 from tests.conftest import FALSE_ALARM
 from torch_geometric_dp import Guarantee, PrivacyBudget, transforms
-from torch_geometric_dp.audit import PrivacyViolation, audit
+from torch_geometric_dp.audit import (
+    PrivacyViolation,
+    audit,
+    epsilon_from_guesses,
+)
 from torch_geometric_dp.audit.audit import FALSE_ALARM as ACCUSATION
 from torch_geometric_dp.nn import NAP, NAPConv
 
@@ -120,6 +124,14 @@ def test_bounds_are_wrong_as_rarely_as_they_say():
     assert stats.binomtest(wrong, 200, 0.1,
                            alternative='greater').pvalue > FALSE_ALARM
     assert wrong > 0  # At 90%, an honest bound has to dare something.
+
+
+def test_an_accusation_asks_for_more_than_the_bound():
+    report = audit(transforms.LabelRR(1.0, 2, seed=0), trials=4000, seed=0)
+    for bound, confidence in ((report.lower_bound, 0.99),
+                              (report.sure_bound, 1 - 1e-6)):
+        assert bound == pytest.approx(float(epsilon_from_guesses(
+            report.right, report.guesses, confidence)))
 
 
 class Leaky(BaseTransform):
