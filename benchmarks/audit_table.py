@@ -21,7 +21,7 @@ from torch_geometric_dp.transforms.edge_transform import EdgeTransform
 
 CONFIDENCE = 0.99
 # Times as many trials, where it takes them to see anything at all.
-MORE = {'Gaussian': 25, 'EdgeRR': 5}
+MORE = {'Gaussian': 25, 'NAP, Gaussian': 25, 'EdgeRR': 5}
 
 
 def measure(target, trials, seed):

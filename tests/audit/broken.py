@@ -61,3 +61,23 @@ class MissingFactor(NAP):
     """Counts the sums that hear a node, and forgets its own."""
     def _scale(self, x, edges, weight):
         return super()._scale(x, edges, weight) / 2
+
+
+class Unclipped(NAP):
+    """Sums rows as they are, whatever their norm."""
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.mechanism.to_steps = _to_steps
+
+
+def _to_steps(x):
+    return (x.double() * 2**20).round()
+
+
+class UnclippedLaplace(transforms.Laplace):
+    """Lets values pass that are out of bounds."""
+    def write(self, store, field, source):
+        raw = store[field]
+        clipped = raw.clamp(*self.bounds)
+        super().write(store, field, source)
+        store[field] = store[field] + (raw - clipped)

@@ -10,13 +10,11 @@ from torch_geometric_dp.audit.canaries import (
     EveryPair,
     LonePairs,
     Rows,
-    Stars,
-    TwoGraphs,
     num_features,
 )
 from torch_geometric_dp.explain import HeteroScores
-from torch_geometric_dp.mechanisms.pairs import to_pairs
-from torch_geometric_dp.nn import NAP
+from torch_geometric_dp.mechanisms.pairs import from_pairs, to_pairs
+from torch_geometric_dp.nn import NAP, NAPConv
 
 COINS = np.array([True, False, False, True, True])
 
@@ -44,6 +42,13 @@ def test_features():
         assert (one.x != other.x).any(dim=1).nonzero().tolist() == [[i]]
     out = pairs[0].outcomes(pairs[0].graph(COINS), 5)
     assert np.array_equal(out, np.where(COINS[:, None], low, high))
+
+
+def test_what_is_to_be_clipped():
+    inside, = of(transforms.Laplace(1.0, (0.0, 2.0)))
+    beyond, *_ = of(transforms.Laplace(1.0, (0.0, 2.0), clip=True))
+    assert inside.one.tolist() == [0, 0] and inside.other.tolist() == [2, 2]
+    assert beyond.one.tolist() == [-2, -2] and beyond.other.tolist() == [4, 4]
 
 
 def test_what_is_no_number_is_a_value():
@@ -106,11 +111,42 @@ def test_edges():
                                                                   18, 18]
 
 
+def test_edges_that_are_replaced():
+    canary, = of(transforms.DegreePreservingRR(1.0, neighbours='replace'))
+    for i, one, other in differences(canary):
+        change = np.setxor1d(to_pairs(one.edge_index),
+                             to_pairs(other.edge_index))
+        assert change.tolist() == [2 * i, 2 * i + 1]
+        assert one.num_edges == other.num_edges == 2 * len(COINS)
+    out = canary.outcomes(canary.graph(COINS), 5)
+    assert np.array_equal(out, np.stack([COINS, ~COINS], axis=1))
+
+
+@pytest.mark.parametrize('neighbours, change', [('add-remove', 3),
+                                                ('replace', 6)])
+def test_nodes_whose_edges_are_released(neighbours, change):
+    transform = transforms.DegreePreservingRR(1.0, unit='node', max_degree=3,
+                                              neighbours=neighbours)
+    canary, = of(transform)
+    one, other = (canary.graph(np.array([side])) for side in (True, False))
+    assert one.num_nodes == other.num_nodes
+    changed = from_pairs(np.setxor1d(to_pairs(one.edge_index),
+                                     to_pairs(other.edge_index)))
+    assert changed.size(1) == change and (changed[0] == 0).all()
+    for graph in (one, other):
+        transform(graph.clone())  # No node has too many edges.
+    degree = torch.bincount(one.edge_index[0])
+    assert degree[:4].tolist() == [3, 3, 3, 3]
+    assert canary.outcomes(one, 1)[0, :2].tolist() == [3, 0]
+    assert canary.outcomes(other, 1)[0, :2].tolist() == [0, change - 3]
+
+
 def layer_change(canary):
     """The L1 distance of exact sums over neighbours, for one coin."""
     def sums(data):
-        return torch.zeros_like(data.x).index_add(
-            0, data.edge_index[1], data.x[data.edge_index[0]])
+        x = torch.nn.functional.normalize(data.x, p=1)
+        return torch.zeros_like(x).index_add(0, data.edge_index[1],
+                                             x[data.edge_index[0]])
 
     return {round(float((sums(one) - sums(other)).abs().sum()), 6)
             for _, one, other in differences(canary)}
@@ -121,17 +157,31 @@ def test_stars_reach_the_sensitivity():
     assert layer_change(node) == {6.0} and layer_change(single) == {2.0}
     edge, = of(NAP(1.0, unit='edge'))
     assert layer_change(edge) == {2.0}
-    replaced = Stars(3, torch.tensor([1.0, 0.0]), 'node', replaced=True)
+    replaced, _ = of(NAP(1.0, max_degree=3, neighbours='replace'))
     assert layer_change(replaced) == {12.0}
+    exchanged, = of(NAP(1.0, unit='edge', neighbours='replace'))
+    assert layer_change(exchanged) == {4.0}
+    for _, one, other in differences(exchanged):  # And nothing but an edge.
+        assert torch.equal(one.x, other.x)
     # Of a node that is not there, not even the row is.
     rows = node.graph(COINS).x.view(5, -1, 2).abs().sum(dim=2)
-    assert rows[:, 0].tolist() == COINS.tolist() and (rows[:, 1:] == 1).all()
-    for canary in (node, edge, replaced):
+    assert (rows[:, 0] > 0).tolist() == COINS.tolist()
+    assert (rows[:, 1:] > 1).all()  # To be clipped.
+    for canary in (node, edge, replaced, exchanged):
         data = canary.graph(COINS)
         assert data.num_nodes == canary.nodes * 5
-        degree = torch.bincount(data.edge_index[0], minlength=data.num_nodes)
-        assert degree.max() == canary.leaves
+        for ends in data.edge_index:
+            degree = torch.bincount(ends, minlength=data.num_nodes)
+            assert degree.max() == canary.leaves
         assert canary.outcomes(data.x, 5).shape == (5, 2 * canary.nodes)
+
+
+def test_layers_that_know_their_columns():
+    for target, data, columns in (
+            (NAP(1.0, 3), None, 2), (NAPConv(5, 2, 1.0, 3), None, 5),
+            (NAPConv(-1, 2, 1.0, 3), None, 1),
+            (NAPConv(-1, 2, 1.0, 3), Data(x=torch.rand(4, 7)), 7)):
+        assert of(target, data)[0].graph(COINS).x.size(1) == columns
 
 
 def test_unknown_targets():
@@ -144,44 +194,3 @@ def test_unknown_targets():
     Strange.guarantee = Guarantee(1.0, 'features', "anything")
     with pytest.raises(ValueError, match="neither 'bounds' nor"):
         of(Strange())
-
-
-def changed(graph, key, value):
-    other = graph.clone()
-    other[key] = value
-    return other
-
-
-def test_two_graphs(graph):
-    x = graph.x.clone()
-    x[4] = 0.0
-    canary = TwoGraphs(graph, changed(graph, 'x', x), 'features')
-    assert torch.equal(canary.graph(np.array([True])).x, graph.x)
-    out = canary.outcomes(graph, 1)
-    assert np.allclose(out, graph.x[4])
-    edges = torch.cat([graph.edge_index, torch.tensor([[0, 5], [5, 0]])], 1)
-    canary = TwoGraphs(graph, changed(graph, 'edge_index', edges), 'edges')
-    assert canary.outcomes(graph, 1).tolist() == [[0, 4, 4, 12]]
-    # A layer: the rows of both nodes, and of those that hear them.
-    assert canary.outcomes(graph.x, 1).shape == (1, 3 * 6)
-
-
-def test_graphs_that_are_no_neighbours(graph):
-    x = graph.x.clone()
-    x[[2, 4]] = 0.0
-    both = torch.arange(12) == 5
-    for key, value, unit, message in (
-            ('x', x, 'features', r"one unit of 'features'.*got 2 rows of 'x'"),
-            ('x', x, 'node', "one unit of 'node'"),
-            ('x', graph.x + both.view(-1, 1), 'labels', "got 1 rows of 'x'"),
-            ('x', graph.x, 'features', 'got 0 rows'),
-            ('y', (graph.y + 1) % 3, 'features', "12 of 'y'"),
-            ('x', graph.x[:-1], 'features', "must have 12 nodes")):
-        neighbour = changed(graph, key, value)
-        if unit == 'labels':  # One label, and a row as well.
-            neighbour.y = (neighbour.y + both) % 3
-        if 'nodes' in message:
-            neighbour = Data(x=value)
-        with pytest.raises(ValueError, match=message):
-            TwoGraphs(graph, neighbour, unit)
-    assert isinstance(Rows('y', torch.tensor(0), torch.tensor(1)).sides, tuple)

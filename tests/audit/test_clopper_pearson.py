@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import numpy as np
@@ -27,33 +28,49 @@ def test_the_limit_is_the_largest_such():
 
 def test_no_trials_tell_nothing():
     assert lower_limit(0, 0, 0.01) == 0
-    assert epsilon_from_trials(0, 0, 0, 0, 0.99) < -500
+    assert epsilon_from_trials(0, 0, 0, 0.99, 0.0) < -500
+    assert epsilon_from_trials(0, 0, 9, 0.99, 0.1) < -500
 
 
-def exact_error(n, p, q, delta, truth, confidence):
-    """The probability that a bound from n trials each is above the truth."""
-    k = np.arange(n + 1)
-    bounds = epsilon_from_trials(k[:, None], n, k, n, confidence, delta)
-    law = stats.binom.pmf(k, n, p)[:, None] * stats.binom.pmf(k, n, q)
+def exact_error(n, right, wrong, delta, truth, confidence):
+    """The probability that a bound from n trials is above the truth."""
+    r, k = np.arange(n + 1)[:, None], np.arange(n + 1)
+    bounds = epsilon_from_trials(np.minimum(k, r), r, n, confidence, delta)
+    guess = right + wrong
+    law = stats.binom.pmf(r, n, guess) * stats.binom.pmf(k, r, right / guess)
     return law[bounds > truth + 1e-12].sum()
 
 
 @pytest.mark.parametrize('delta', [0.0, 0.05])
 def test_two_inputs(delta):
     for epsilon in (0.0, 0.5, 2.0):
-        for q in (0.01, 0.1, 0.3):
-            p = min(math.exp(epsilon) * q + delta, 1.0)
-            error = exact_error(60, p, q, delta, epsilon, 0.9)
+        for wrong in (0.01, 0.03, 0.1):
+            right = math.exp(epsilon) * wrong + delta
+            error = exact_error(60, right, wrong, delta, epsilon, 0.9)
             assert error <= 0.1
     # And not for want of daring: a bound of zero would never be wrong.
     assert exact_error(60, 0.5, 0.1, 0.0, 0.5, 0.9) > 0.3
 
 
+def test_any_guesses_of_what_is_private():
+    # Pure randomised response, and with probability delta the truth itself:
+    # all ways to guess from the four outputs are within the theorem.
+    epsilon, delta = 1.0, 0.1
+    p = math.exp(epsilon) / (1 + math.exp(epsilon))
+    law = np.array([[(1 - delta) * p, (1 - delta) * (1 - p), delta, 0.0],
+                    [(1 - delta) * (1 - p), (1 - delta) * p, 0.0, delta]])
+    for guess in itertools.product([-1, 0, 1], repeat=4):
+        heads, tails = np.array(guess) > 0, np.array(guess) < 0
+        right = (law[0, heads].sum() + law[1, tails].sum()) / 2
+        wrong = (law[1, heads].sum() + law[0, tails].sum()) / 2
+        assert right <= math.exp(epsilon) * wrong + delta + 1e-12
+
+
 def test_transcription():
-    p = stats.beta.ppf(0.005, 730, 271)
-    q = stats.beta.ppf(0.995, 271, 730)
-    assert float(epsilon_from_trials(730, 1000, 270, 1000, 0.99)) == (
-        pytest.approx(math.log(p / q)))
-    assert float(epsilon_from_trials(730, 1000, 270, 1000, 0.99, 0.1)) == (
-        pytest.approx(math.log((p - 0.1) / q)))
-    assert epsilon_from_trials(270, 1000, 730, 1000, 0.99) < -0.9
+    rho = stats.beta.ppf(0.009, 730, 271)
+    g = stats.beta.ppf(0.001, 1000, 3001)
+    assert float(epsilon_from_trials(730, 1000, 4000, 0.99, 0.0)) == (
+        pytest.approx(math.log(rho / (1 - rho))))
+    assert float(epsilon_from_trials(730, 1000, 4000, 0.99, 0.1)) == (
+        pytest.approx(math.log((rho - 0.1 / g) / (1 - rho))))
+    assert epsilon_from_trials(270, 1000, 4000, 0.99, 0.0) < -0.9

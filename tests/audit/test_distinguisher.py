@@ -74,11 +74,23 @@ def test_where_there_is_nothing_to_see(columns, delta):
     assert bound < 0.15
 
 
-def test_with_delta_it_guesses_one_side():
+def test_what_a_difference_of_means_shows_best():
+    # Gaussian noise, small and large, and a change in proportion to it: the
+    # sum hears the loudest columns alone, and one column tells little.
+    noise = np.geomspace(0.1, 100, 50)
+    judge, bound = told(lambda rng, c: noise * (
+        rng.normal(size=(len(c), 50)) + 0.2 * c[:, None]), delta=1e-5)
+    assert judge.view == 'the difference of means' and bound > 1.2
+    # What is no number may be a very large one.
+    huge = np.full((2, 50), [[2e300], [-2e300]])
+    assert np.isfinite(judge.scores(huge)).all()
+
+
+def test_with_delta_it_guesses_both_sides():
     judge, bound = told(lambda rng, c: rng.normal(size=(len(c), 1)) +
                         4.0 * c[:, None], delta=1e-5)
-    assert np.isinf(judge.low) != np.isinf(judge.high)
-    assert bound > 3
+    assert np.isfinite(judge.low) and np.isfinite(judge.high)
+    assert bound > 4
 
 
 def test_never_seen_values_and_constant_columns():

@@ -1,13 +1,18 @@
+import random
+
 import numpy as np
+import pytest
 import torch
 from torch_geometric.data import Data
-from torch_geometric.transforms import Compose
+from torch_geometric.transforms import BaseTransform, Compose
 
 from tests.audit import broken
 from torch_geometric_dp import Guarantee, PrivacyBudget, transforms
 from torch_geometric_dp.audit import audit, trials
-from torch_geometric_dp.audit.canaries import Rows, TwoGraphs, canaries
+from torch_geometric_dp.audit.canaries import Rows, canaries
 from torch_geometric_dp.audit.trials import processes, release, run_trials
+from torch_geometric_dp.audit.two_graphs import TwoGraphs
+from torch_geometric_dp.nn import NAP
 
 
 def run(target, count=600, seed=0, **kwargs):
@@ -34,19 +39,90 @@ def test_the_callers_generator_is_left_alone():
     assert np.array_equal(one, again)
 
 
-def test_no_two_releases_share_their_noise(monkeypatch):
-    # One and the same graph again and again, by many processes.
+class Draws(BaseTransform):
+    """Adds what a generator draws, which it holds, or everybody does."""
+    def __init__(self, draw, *held):
+        self.draw = draw
+        self.held = {'generators': list(held)}
+
+    def forward(self, data):
+        noise = self.draw(*self.held['generators'])
+        data.x = torch.full_like(data.x, float(noise))
+        return data
+
+
+def uniform(generator):
+    return generator.random()
+
+
+def torch_uniform(generator=None):
+    return torch.rand(1, generator=generator, dtype=torch.double)
+
+
+def numpy_uniform():
+    return np.random.rand()
+
+
+def python_uniform():
+    return random.random()
+
+
+class Wraps(BaseTransform):
+    """Holds the layer that draws."""
+    def __init__(self, layer):
+        self.layer = layer
+
+    def forward(self, data):
+        data.x = self.layer(data.x, torch.empty(2, 0).long())
+        return data
+
+
+LAPLACE = transforms.Laplace(1.0, (0.0, 1.0), seed=0)
+HOLDERS = {
+    'a transform': LAPLACE,
+    'a composition': Compose([LAPLACE]),
+    'compositions in each other': Compose([Compose([LAPLACE])]),
+    'a layer with a seed': Wraps(NAP(1.0, 4, seed=0)),
+    'a layer without one': Wraps(NAP(1.0, 4)),
+    'torch': Draws(torch_uniform, torch.Generator()),
+    'numpy': Draws(uniform, np.random.default_rng(0)),
+    'numpy, of old': Draws(np.random.RandomState.rand,
+                           np.random.RandomState(0)),
+    'python': Draws(uniform, random.Random(0)),
+    'torch, global': Draws(torch_uniform),
+    'numpy, global': Draws(numpy_uniform),
+    'python, global': Draws(python_uniform),
+}
+
+
+@pytest.mark.parametrize('name', HOLDERS)
+@pytest.mark.parametrize('workers', [1, 2])
+def test_no_two_releases_share_their_noise(name, workers, monkeypatch):
+    # One and the same graph again and again, in many jobs.
     monkeypatch.setattr(trials, '_TOGETHER', 4)
-    transform = transforms.Laplace(1.0, (0.0, 1.0), seed=0)
-    data, neighbour = Data(x=torch.zeros(1, 2)), Data(x=torch.ones(1, 2))
-    canary = TwoGraphs(data, neighbour, 'features')
-    # Also within a composition.
-    for target in (transform, Compose([transform])):
-        out, coins = run_trials(target, canary, 200,
-                                np.random.SeedSequence(0))
-        assert out.shape == (200, 2)
-        # 400 draws from a grid with 65,536 steps in half a unit of scale.
-        assert len(np.unique(out)) > 390
+    data = Data(x=torch.zeros(1, 1, dtype=torch.double))
+    canary = TwoGraphs(data, Data(x=data.x + 1), 'features')
+    with processes(workers) as apply:
+        out, _ = run_trials(HOLDERS[name], canary, 200,
+                            np.random.SeedSequence(0), apply)
+    # 200 draws, the coarsest from a grid with 65,536 steps in a scale: 0.3 are
+    # expected to meet, and the odds of seven or more are below 1e-6.
+    assert len(np.unique(out)) > 193
+
+
+def test_generators_of_others_are_left_alone():
+    held = np.random.default_rng(0)
+    states = held.bit_generator.state, random.getstate()
+    numpy_state = np.random.get_state()[1].copy()
+    canary = TwoGraphs(Data(x=torch.zeros(1, 1)), Data(x=torch.ones(1, 1)),
+                       'features')
+    for target in (Draws(uniform, held), Draws(numpy_uniform),
+                   Draws(python_uniform)):
+        one, again = (run_trials(target, canary, 20,
+                                 np.random.SeedSequence(0)) for _ in range(2))
+        assert np.array_equal(one[0], again[0])
+    assert states == (held.bit_generator.state, random.getstate())
+    assert np.array_equal(numpy_state, np.random.get_state()[1])
 
 
 def test_two_processes():
@@ -60,6 +136,21 @@ def test_two_processes():
                                       np.random.SeedSequence(0), apply))
     one, two = results
     assert np.array_equal(one[0], two[0]) and np.array_equal(one[1], two[1])
+
+
+def test_there_is_work_for_all():
+    # Also where trials are few, which is where a release takes long.
+    jobs = []
+
+    def apply(run, todo):
+        jobs.extend(todo)
+        return map(run, jobs)
+
+    data, neighbour = Data(x=torch.zeros(1, 2)), Data(x=torch.ones(1, 2))
+    run_trials(transforms.Laplace(1.0, (0.0, 1.0)),
+               TwoGraphs(data, neighbour, 'features'), 128,
+               np.random.SeedSequence(0), apply)
+    assert [len(coins) for _, _, coins, _ in jobs] == [32] * 4
 
 
 def test_progress(capsys):

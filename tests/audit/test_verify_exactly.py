@@ -16,6 +16,7 @@ from torch_geometric_dp.audit import (
     worst_case,
 )
 from torch_geometric_dp.explain import HeteroScores
+from torch_geometric_dp.nn import NAP
 
 COLUMNS = ('Duchi', 'ThreeOutputs', 'Piecewise', 'PMSub', 'Hybrid', 'Laplace',
            'FeatureRR')
@@ -153,8 +154,8 @@ def test_equal_outputs_count_as_one():
 
 
 def test_what_cannot_be_listed():
-    with pytest.raises(TypeError, match="'Gaussian' cannot be verified"):
-        verify_exactly(mechanisms.Gaussian(1.0, 2))
+    with pytest.raises(TypeError, match="'NAP' with hops=2 cannot be verified"):
+        verify_exactly(NAP(1.0, 4, hops=2))
     with pytest.raises(TypeError, match="dendrogram='joint' cannot"):
         verify_exactly(transforms.EdgeRR(1.0, dendrogram='joint'))
     with pytest.raises(TypeError, match="'int' cannot be verified exactly"):
@@ -187,5 +188,56 @@ def test_grrfs(sizes, m):
     result = verify_exactly(mechanism)
     assert result.exact == pytest.approx(max(losses), abs=1e-12)
     assert result.holds and result.unit == 'row'
+
+
+def test_what_is_published():
+    # Theorem 1 of RGNN, for rows with twice as many columns as are chosen.
     transform = transforms.GRRFS.from_paper(0.5, 3, 2)
-    assert verify_exactly(transform).claimed == 1.5
+    result = verify_exactly(transform)
+    assert result.claimed == pytest.approx(math.log1p(math.expm1(1.5) / 2))
+    assert result.exact == pytest.approx(1.5) and not result.holds
+    result = verify_exactly(transform, num_features=3)  # All are chosen.
+    assert result.claimed == pytest.approx(1.5) and result.holds
+    # Eq. 11 of NIP-GNN: the scale of the noise tells.
+    result = verify_exactly(NAP(1.0, 4, calibration='paper'))
+    assert result.claimed == 1.0 and result.exact == math.inf
+
+
+@pytest.mark.parametrize('delta', [None, 1e-5])
+@pytest.mark.parametrize('neighbours', ['add-remove', 'replace'])
+@pytest.mark.parametrize('unit', ['node', 'edge'])
+def test_sums_over_neighbours(unit, neighbours, delta):
+    # Tight: the stars are as far apart as the sensitivity says, up to a grid.
+    cap = 4 if unit == 'node' else None
+    layer = NAP(1.5, cap, unit=unit, neighbours=neighbours, delta=delta,
+                clip=3.0)
+    result = verify_exactly(layer).check()
+    assert result.exact == pytest.approx(1.5, abs=1e-5)
+    assert result.unit == unit and result.delta == (delta or 0.0)
+    assert not verify_exactly(broken.Unclipped(1.5, cap, unit=unit,
+                                               neighbours=neighbours,
+                                               delta=delta)).holds
+    result = verify_exactly(broken.MissingFactor(1.5, cap, unit=unit,
+                                                 neighbours=neighbours,
+                                                 delta=delta))
+    assert not result.holds
+    if delta is None:
+        assert result.exact == pytest.approx(3.0, abs=1e-5)
+
+
+@pytest.mark.parametrize('epsilon, delta', [(0.2, 1e-3), (1.0, 1e-5),
+                                            (8.0, 1e-9)])
+@pytest.mark.parametrize('d', [1, 5])
+def test_gaussian(epsilon, delta, d):
+    mechanism = mechanisms.Gaussian(epsilon, d, delta)
+    result = verify_exactly(mechanism).check()
+    assert result.exact == pytest.approx(epsilon, abs=1e-6)
+    assert f'for one row at delta {delta:g}, claimed' in str(result)
+    # Against the definition: what the two laws of a projection have in excess.
+    sigma = mechanism.sigma / (mechanism.steps * math.sqrt(d))
+    z = np.linspace(-40 * sigma, 40 * sigma, 2**20)
+    one, other = (np.exp(-0.5 * ((z - m) / sigma)**2) for m in (1, 0))
+    excess = np.maximum(one - math.exp(result.exact) * other, 0).sum()
+    assert excess / one.sum() == pytest.approx(delta, rel=1e-4)
+    mechanism.sigma *= 1 - 1e-6
+    assert not verify_exactly(mechanism).holds

@@ -17,21 +17,22 @@ A bound is a bound: an audit that finds nothing has proven nothing. What is
 proven stands beside each mechanism, and
 :func:`~torch_geometric_dp.audit.verify_exactly` computes it.
 """
+import inspect
 from typing import Any, Optional
 
 import numpy as np
 from torch_geometric.data import Data
 
 from torch_geometric_dp.accountant import Guarantee, PrivacyAccountant
-from torch_geometric_dp.audit.canaries import TwoGraphs, canaries
+from torch_geometric_dp.audit.canaries import canaries
 from torch_geometric_dp.audit.distinguisher import Distinguisher
 from torch_geometric_dp.audit.report import AuditReport
 from torch_geometric_dp.audit.trials import (
-    for_trial,
+    first_release,
     processes,
-    release,
     run_trials,
 )
+from torch_geometric_dp.audit.two_graphs import TwoGraphs
 from torch_geometric_dp.mechanisms.checks import check_integer
 
 #: An accusation is wrong with this probability at the most.
@@ -81,6 +82,10 @@ def audit(target: Any, data: Optional[Data] = None,
         print(report)
         report.check()   # raises an error if epsilon is larger than claimed
     """
+    if inspect.isroutine(target):
+        raise TypeError(f"'target' must be a transform or a layer, of which "
+                        f"copies can be made that draw new noise and charge "
+                        f"nothing (got the function {target.__name__!r})")
     check_integer('trials', trials, 8)
     check_integer('workers', workers, 1)
     if not 0 < confidence < 1:
@@ -93,22 +98,23 @@ def audit(target: Any, data: Optional[Data] = None,
         raise ValueError("'data' must be given with 'neighbour': two graphs "
                          "are told apart (got one)")
     else:
-        candidates = [TwoGraphs(data, neighbour, promise.protects)]
+        candidates = [TwoGraphs(data, neighbour, promise.protects, target)]
+    trial, released = first_release(target, candidates[0])
     if guarantee is None:
-        promise = _on_record(target, candidates[0], promise)
+        promise = _on_record(released, promise)
     entropy = np.random.SeedSequence(seed)
     half = trials // 2
     told, canary = None, candidates[0]
     with processes(workers) as apply:
         for candidate in candidates:
-            outcomes, coins = run_trials(target, candidate, trials - half,
+            outcomes, coins = run_trials(trial, candidate, trials - half,
                                          entropy.spawn(1)[0], apply, progress)
             new = Distinguisher(outcomes, coins, 1 - FALSE_ALARM,
                                 promise.delta)
             if told is None or new.promise > told.promise:
                 told, canary = new, candidate
         assert told is not None
-        outcomes, coins = run_trials(target, canary, half,
+        outcomes, coins = run_trials(trial, canary, half,
                                      entropy.spawn(1)[0], apply, progress)
     guesses, scores = told.guess(outcomes), told.scores(outcomes)
     return AuditReport(
@@ -130,9 +136,8 @@ def _promise(target: Any, guarantee: Optional[Guarantee]) -> Guarantee:
     return promise
 
 
-def _on_record(target: Any, canary: Any, promise: Guarantee) -> Guarantee:
+def _on_record(released: Any, promise: Guarantee) -> Guarantee:
     # What the ledger says of a release, which may depend on its shape.
-    released = release(for_trial(target, 0), canary.graph(np.ones(1, np.bool_)))
     ledger = getattr(released, 'privacy', None)
     if isinstance(ledger, PrivacyAccountant) and len(ledger.releases) == 1:
         return ledger.releases[0].guarantee

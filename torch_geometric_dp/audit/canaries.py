@@ -9,22 +9,27 @@ values, chosen so that it is as hard as possible to hide which:
 * **labels**: class 0 or class 1; with several labels, none or all of them.
 * **edges**: a pair of nodes in a group of its own that has no other private
   edge, and every pair of a small graph.
+* **nodes**, of which edges are released: one with as many edges as a node may
+  have, in a graph where all others have as many, too.
 * **edges** and **nodes** of a layer that sums over neighbours: a pair of nodes
   that hear each other or do not, and a star whose centre is there or not, with
   as many leaves as a node may have, and with one leaf.
 
+Where rows are clipped, those of canaries are far beyond: clipping is on trial,
+too. If a unit is replaced by another, rather than added or removed, its edges
+go to other nodes.
+
 Canaries of one graph have independent coins, and a change of one coin changes
 one unit. That is all that :mod:`torch_geometric_dp.audit.one_run` asks for.
 """
-import copy
 from abc import ABC, abstractmethod
 from typing import Any, Optional
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.transforms import Compose
 
 from torch_geometric_dp.accountant import Guarantee
 from torch_geometric_dp.audit.distinguisher import Coins
@@ -32,7 +37,9 @@ from torch_geometric_dp.mechanisms.column_mechanism import Array
 from torch_geometric_dp.mechanisms.pairs import contains, from_pairs, to_pairs
 
 _GROUP = 8  # Nodes around a canary edge.
-_MOST_NUMBERS = 512  # Of a release that is looked at as a whole.
+_BEYOND = 100  # Times the norm that rows are to be clipped to.
+#: Of a release that is looked at as a whole.
+MOST_NUMBERS = 512
 
 
 class Canary(ABC):
@@ -75,24 +82,59 @@ class Rows(Canary):
 
     def outcomes(self, released: Any, count: int) -> Array:
         """The released rows."""
-        return _array(released[self.field]).reshape(count, -1)
+        return as_array(released[self.field]).reshape(count, -1)
 
 
 class EveryPair(Canary):
-    """Every pair of a graph has an edge, or has none."""
-    sides = 'an edge', 'none, in a dense graph'
-
-    copies = 4950  # Of 100 nodes.
+    """Every pair of a graph has an edge, or has none. If edges are replaced, it
+    is one of every two pairs.
+    """
+    def __init__(self, replaced: bool = False) -> None:
+        self._pairs = 2 if replaced else 1
+        self.copies = 4950 // self._pairs  # Of 100 nodes.
+        self.sides = ('an edge', 'another, in a dense graph' if replaced else
+                      'none, in a dense graph')
 
     def graph(self, coins: Coins) -> Data:
         """An edge for each of the coins that shows heads."""
-        nodes = 1 + int(from_pairs(np.array([len(coins) - 1]))[1])
-        return _graph(from_pairs(np.flatnonzero(coins)), nodes)
+        pairs = np.stack([coins, ~coins][:self._pairs], axis=1).ravel()
+        nodes = 1 + int(from_pairs(np.array([len(pairs) - 1]))[1])
+        return _graph(from_pairs(np.flatnonzero(pairs)), nodes)
 
     def outcomes(self, released: Any, count: int) -> Array:
-        """Whether there is an edge."""
-        found = contains(to_pairs(released.edge_index), np.arange(count))
-        return found[:, None].astype(float)
+        """Whether there is an edge, or which of the two."""
+        pairs = np.arange(count * self._pairs)
+        found = contains(to_pairs(released.edge_index), pairs)
+        return found.reshape(count, -1).astype(float)
+
+
+class Clique(Canary):
+    """A node that is joined to all others, which are joined to each other, or
+    to none. If nodes are replaced, there are two such groups for it.
+    """
+    copies = 1  # With more of them, graphs would be sparse.
+
+    def __init__(self, max_degree: int, replaced: bool) -> None:
+        self.others = max_degree
+        self.replaced = replaced
+        self.sides = (f'a node with {max_degree} edge(s)',
+                      'to other nodes' if replaced else 'none')
+
+    def graph(self, coins: Coins) -> Data:
+        """The node is the first one."""
+        nodes = 1 + self.others * (2 if self.replaced else 1)
+        group = (torch.arange(nodes) - 1) // self.others
+        u, v = torch.combinations(torch.arange(nodes)).t()
+        joined = (u > 0) & (group[u] == group[v])
+        if coins[0] or self.replaced:
+            joined |= (u == 0) & (group[v] == (0 if coins[0] else 1))
+        return _graph(torch.stack([u[joined], v[joined]]), nodes)
+
+    def outcomes(self, released: Any, count: int) -> Array:
+        """To how many nodes it is joined, of each group, and all edges."""
+        u, v = as_array(released.edge_index).astype(np.int64)
+        joined = np.bincount((v[u == 0] - 1) // self.others, minlength=2)
+        return np.append(joined, len(u))[None].astype(float)
 
 
 class LonePairs(Canary):
@@ -121,7 +163,7 @@ class LonePairs(Canary):
 
     def outcomes(self, released: Any, count: int) -> Array:
         """Whether there is an edge, and how many there are in the group."""
-        u, v = _array(released.edge_index).astype(np.int64)
+        u, v = as_array(released.edge_index).astype(np.int64)
         inside = u // _GROUP == v // _GROUP
         group = np.bincount(u[inside] // _GROUP, minlength=count)
         pair = inside & (u % _GROUP == 0) & (v % _GROUP == _GROUP // 2)
@@ -131,8 +173,11 @@ class LonePairs(Canary):
 
 class Stars(Canary):
     """A node that sends its row to others, and hears theirs, or an empty place.
-    If nodes are replaced, it hears other nodes in the second case. With two
-    nodes whose rows are there in any case, it is an edge.
+    With two nodes whose rows are there in any case, it is an edge.
+
+    If units are replaced, it hears other nodes in the second case, whose rows
+    are the opposite. A node then sends its row, or the opposite of it, to those
+    that it does not hear: all that can change does so at once.
     """
     def __init__(self, leaves: int, row: Tensor, unit: str,
                  replaced: bool) -> None:
@@ -140,11 +185,13 @@ class Stars(Canary):
         self.row = row
         self.unit = unit
         self.replaced = replaced
-        self.nodes = 1 + (2 if replaced else 1) * leaves
+        groups = 1 if not replaced else 2 if unit == 'edges' else 3
+        self.nodes = 1 + groups * leaves
         self.copies = max(1, 2**14 // self.nodes)
         self.sides = ('an edge' if unit == 'edges' else
                       f'a node with {leaves} neighbour(s)',
-                      'its opposite' if replaced else 'none')
+                      ('another' if unit == 'edges' else 'its opposite')
+                      if replaced else 'none')
 
     def graph(self, coins: Coins) -> Data:
         """A star for each of the coins."""
@@ -153,88 +200,24 @@ class Stars(Canary):
         if self.replaced:
             sign[1 + self.leaves:] = -1.0
         x = (sign * self.row).repeat(len(coins), 1, 1)
-        if self.replaced:
-            x[~heads, 0] *= -1.0
-        elif self.unit == 'node':
-            x[~heads, 0] = 0.0
+        if self.unit == 'node':
+            x[~heads, 0] *= -1.0 if self.replaced else 0.0
         centre = self.nodes * torch.arange(len(coins))
         leaf = 1 + torch.arange(self.leaves)
         if self.replaced:
-            leaf = leaf + self.leaves * (~heads).long()[:, None]
+            heard = _arrows(centre, leaf + self.leaves * (~heads).long()[
+                :, None]).flip(0)
+            told = heard.flip(0) if self.unit == 'edges' else _arrows(
+                centre, leaf + 2 * self.leaves)
         else:
-            centre = centre[heads]
-        ends = centre[:, None] + leaf
-        edges = torch.stack([centre[:, None].expand_as(ends), ends]).view(2, -1)
-        data = _graph(edges, self.nodes * len(coins))
-        data.x = x.view(-1, self.row.numel())
-        return data
+            told = _arrows(centre[heads], leaf)
+            heard = told.flip(0)
+        return Data(x=x.view(-1, self.row.numel()),
+                    edge_index=torch.cat([told, heard], dim=1))
 
     def outcomes(self, released: Any, count: int) -> Array:
         """What the nodes of the star have got, the centre first."""
-        return _array(released).reshape(count, -1)[:, :_MOST_NUMBERS]
-
-
-class TwoGraphs(Canary):
-    """A graph and its neighbour, one release of which is one trial."""
-    sides = "'data'", "'neighbour'"
-    copies = 1
-
-    def __init__(self, data: Data, neighbour: Data, unit: str) -> None:
-        if data.num_nodes != neighbour.num_nodes:
-            raise ValueError(
-                f"'neighbour' must have {data.num_nodes} nodes, like 'data': "
-                f"the number of nodes is public, and a node that goes leaves "
-                f"an empty place (got {neighbour.num_nodes})")
-        self.data = _anonymous(data)
-        self.neighbour = _anonymous(neighbour)
-        # Which entries of a release have to do with what differs.
-        self._pairs = np.setxor1d(_pairs(data), _pairs(neighbour))
-        self._rows = {key: _different(data, neighbour, key)
-                      for key in ('x', 'y')}
-        self._check(unit)
-        self._nodes = _distinct(from_pairs(self._pairs).view(-1),
-                                *self._rows.values())
-        around = [g.edge_index[1][torch.isin(g.edge_index[0], self._nodes)]
-                  for g in (data, neighbour) if g.edge_index is not None]
-        self._heard = _distinct(self._nodes, *around)
-
-    def _check(self, unit: str) -> None:
-        x, y = self._rows.values()
-        counts = {'features': len(x), 'labels': len(y),
-                  'edges': len(self._pairs)}
-        if unit == 'node':  # All that differs must belong to one node.
-            parts = [*from_pairs(self._pairs).t(), *x.view(-1, 1),
-                     *y.view(-1, 1)]
-            shared = set.intersection(*(set(p.tolist()) for p in parts)
-                                      ) if parts else set()
-            good = len(shared) > 0
-        else:
-            good = counts.pop(unit) == 1 and not any(counts.values())
-        if not good:
-            raise ValueError(
-                f"'neighbour' must differ from 'data' in one unit of "
-                f"'{unit}', and in nothing else (got {len(x)} rows of 'x', "
-                f"{len(y)} of 'y' and {len(self._pairs)} pairs of "
-                f"'edge_index')")
-
-    def graph(self, coins: Coins) -> Data:
-        """The graph, or its neighbour."""
-        return self.data if coins[0] else self.neighbour
-
-    def outcomes(self, released: Any, count: int) -> Array:
-        """What is released where the two graphs differ, and around."""
-        if isinstance(released, Tensor):
-            rows = _array(released[self._heard]).reshape(1, -1)
-            return rows[:, :_MOST_NUMBERS]
-        parts = [_array(released[key][rows]).ravel()
-                 for key, rows in self._rows.items() if len(rows)]
-        if len(self._pairs):
-            pairs = to_pairs(released.edge_index)
-            degree = torch.bincount(released.edge_index.view(-1).cpu(),
-                                    minlength=released.num_nodes)
-            parts += [contains(pairs, self._pairs).astype(float),
-                      _array(degree[self._nodes]), np.array([len(pairs)])]
-        return np.concatenate(parts)[None, :_MOST_NUMBERS].astype(float)
+        return as_array(released).reshape(count, -1)[:, :MOST_NUMBERS]
 
 
 def canaries(target: Any, guarantee: Guarantee,
@@ -254,7 +237,9 @@ def canaries(target: Any, guarantee: Guarantee,
         transform = LabelRR(epsilon=1.0, num_classes=3)
         canaries(transform, transform.guarantee)[0].sides   # ('y = 0', 'y = 1')
     """
-    if isinstance(target, torch.nn.Module):
+    if isinstance(target, Compose):
+        pass  # What is the worst for all of its parts?
+    elif isinstance(target, torch.nn.Module):
         if guarantee.protects in ('node', 'edges'):
             return _stars(target, guarantee.protects, data)
     elif guarantee.protects == 'features':
@@ -262,7 +247,10 @@ def canaries(target: Any, guarantee: Guarantee,
     elif guarantee.protects == 'labels' and hasattr(target, 'num_classes'):
         return [_labels(target, data)]
     elif guarantee.protects == 'edges':
-        return [EveryPair(), LonePairs(getattr(target, 'private', None))]
+        return _edges(target)
+    elif guarantee.protects == 'node' and _find(target, 'max_degree', 0):
+        return [Clique(int(_find(target, 'max_degree', 0)),
+                       is_replaced(target))]
     raise ValueError(
         f"'data' and 'neighbour' must be given: no worst pair is known for "
         f"{type(target).__name__}, which protects '{guarantee.protects}'")
@@ -292,6 +280,8 @@ def _rows(target: Any, data: Optional[Data]) -> list[Canary]:
     elif getattr(target, 'bounds', None) is not None:
         low, high = (torch.as_tensor(bound, dtype=torch.double).expand(d)
                      for bound in target.bounds)
+        if getattr(target, 'clip', False):
+            low, high = 2 * low - high, 2 * high - low
         if ((low.float() >= low) & (high.float() <= high)).all():
             low, high = low.float(), high.float()
     else:
@@ -313,25 +303,46 @@ def _labels(target: Any, data: Optional[Data]) -> Canary:
     return Rows('y', one, other, getattr(target, 'mask', None))
 
 
+def _edges(target: Any) -> list[Canary]:
+    if is_replaced(target):  # One edge more, or less, is no neighbour.
+        return [EveryPair(replaced=True)]
+    return [EveryPair(), LonePairs(getattr(target, 'private', None))]
+
+
 def _stars(target: Any, unit: str, data: Optional[Data]) -> list[Canary]:
-    columns = 2 if data is None or data.x is None else int(data.x.size(1))
+    columns = max(int(_find(target, 'in_channels', 2)), 1)
+    if data is not None and data.x is not None:
+        columns = int(data.x.size(1))
     row = torch.zeros(columns)
-    row[0] = _find(target, 'clip', 1.0)
-    if unit == 'edges':
-        return [Stars(1, row, unit, replaced=False)]
-    most = int(_find(target, 'max_degree', 1))
-    replaced = _find(target, 'neighbours', 'add-remove') == 'replace'
-    return [Stars(leaves, row, unit, replaced)
+    row[0] = 1.0
+    if _find(target, 'clip', None) is not None:
+        row[0] = _BEYOND * _find(target, 'clip', 1.0)
+    most = int(_find(target, 'max_degree', 1)) if unit == 'node' else 1
+    return [Stars(leaves, row, unit, is_replaced(target))
             for leaves in sorted({most, 1}, reverse=True)]
 
 
+def is_replaced(target: Any) -> bool:
+    """Whether neighbours of a target have a unit replaced, rather than added or
+    removed.
+    """
+    return bool(_find(target, 'neighbours', 'add-remove') == 'replace')
+
+
 def _find(target: Any, name: str, default: Any) -> Any:
-    # Of a layer, of its mechanism, or of a layer within.
-    for part in target.modules():
+    # Of a transform or a layer, of its mechanism, or of a layer within.
+    layers = isinstance(target, torch.nn.Module)
+    for part in target.modules() if layers else [target]:
         for holder in (part, getattr(part, 'mechanism', None)):
             if getattr(holder, name, None) is not None:
                 return getattr(holder, name)
     return default
+
+
+def _arrows(centre: Tensor, leaf: Tensor) -> Tensor:
+    # From each centre to its leaves.
+    ends = centre[:, None] + leaf
+    return torch.stack([centre[:, None].expand_as(ends), ends]).view(2, -1)
 
 
 def _graph(edges: Tensor, num_nodes: int) -> Data:
@@ -339,36 +350,10 @@ def _graph(edges: Tensor, num_nodes: int) -> Data:
                 num_nodes=num_nodes)
 
 
-def _anonymous(data: Data) -> Data:
-    # Without identity, budget and ledger: all noise is new, and costs nothing.
-    data = copy.copy(data)
-    for key in ('privacy', 'privacy_budget'):
-        if key in data:
-            del data[key]
-    return data
-
-
-def _pairs(data: Data) -> NDArray[np.int64]:
-    if data.edge_index is None:
-        return np.empty(0, np.int64)
-    return to_pairs(data.edge_index)
-
-
-def _different(data: Data, neighbour: Data, key: str) -> Tensor:
-    # The rows of a field in which two graphs differ.
-    one, other = data.get(key), neighbour.get(key)
-    if one is None or other is None:
-        return torch.empty(0, dtype=torch.long)
-    rows: Tensor = (one != other).view(one.size(0), -1).any(dim=1)
-    return rows.nonzero().view(-1)
-
-
-def _distinct(*parts: Tensor) -> Tensor:
-    return torch.from_numpy(np.unique(torch.cat(parts).numpy()))
-
-
-def _array(values: Tensor) -> Array:
-    # Infinity and NaN are values, too, but cannot be added up.
+def as_array(values: Tensor) -> Array:
+    """Numbers for an array; infinity and NaN are values, too, but cannot be
+    added up.
+    """
     array: Array = values.detach().cpu().double().nan_to_num(
         nan=-1e300, posinf=2e300, neginf=-2e300).numpy()
     return array

@@ -11,17 +11,28 @@ probability of at most :math:`\alpha`.
 fails. (It is enough that :math:`k` is *stochastically at most* a binomial
 variable; :mod:`torch_geometric_dp.audit.one_run` needs that.) ∎
 
-**Theorem (two inputs).** Let a release of the first input lie in a set
-:math:`E` with probability :math:`p`, and one of the second with :math:`q`. If
-the mechanism is :math:`(\varepsilon, \delta)`-private, then :math:`\varepsilon
-\geq \ln((p - \delta)/q)`. With a lower limit for :math:`p` and an upper one for
-:math:`q`, each of which fails with probability :math:`\alpha/2` at the most,
-this is a lower bound on epsilon that fails with probability :math:`\alpha` at
-the most, for any :math:`E` that does not depend on the trials that are counted.
+**Theorem (two inputs).** In each of :math:`n` independent trials, a fair coin
+picks one of two neighbours, and its release is guessed: rightly with
+probability :math:`R`, wrongly with :math:`W`, and not at all otherwise. Let
+:math:`g = R + W` and :math:`\rho = R/g`. If the mechanism is
+:math:`(\varepsilon, \delta)`-private, then
 
-*Proof.* :math:`p \leq e^{\varepsilon} q + \delta` is the definition, and the
-bound grows with :math:`p` and falls with :math:`q`. If :math:`E` was chosen on
-other trials, this holds given the choice, and so without it. ∎
+.. math::
+    \varepsilon \geq \ln \frac{\rho - \delta/g}{1 - \rho}.
+
+With lower limits for :math:`\rho` and for :math:`g` that fail with probability
+:math:`\alpha_1` and :math:`\alpha_2` at the most, this is a lower bound on
+epsilon that fails with probability :math:`\alpha_1 + \alpha_2` at the most, for
+any way to guess that does not depend on the trials that are counted.
+
+*Proof.* Let :math:`E` be the releases that are guessed to be of the first
+input, and :math:`F` those of the second. By definition, :math:`2R = P(E) +
+P'(F) \leq e^{\varepsilon} (P'(E) + P(F)) + 2\delta = 2 (e^{\varepsilon} W +
+\delta)`; division by :math:`g` gives the bound, which grows with :math:`\rho`
+and with :math:`g`. The number of guesses is binomial with :math:`g`, and given
+which trials are guessed, that of the right ones is binomial with :math:`\rho`.
+If the way to guess was chosen on other trials, this holds given the choice, and
+so without it. ∎
 """
 from typing import Any
 
@@ -30,6 +41,8 @@ import numpy as np
 from torch_geometric_dp.mechanisms.column_mechanism import Array
 
 _TINY = 1e-300  # In the place of zero, which has no logarithm.
+# Of the risk, for how often one guesses: that matters little if delta is small.
+_SHARE = 0.1
 
 
 def lower_limit(successes: Any, trials: Any, risk: float) -> Array:
@@ -57,29 +70,24 @@ def lower_limit(successes: Any, trials: Any, risk: float) -> Array:
     return limits
 
 
-def epsilon_from_trials(hits: Any, trials: Any, other_hits: Any,
-                        other_trials: Any, confidence: float,
-                        delta: float = 0.0) -> Array:
-    r"""A lower bound on epsilon from independent releases of two neighbours
-    and one set of outputs, by the second theorem above. If it is negative, it
-    says nothing.
+def epsilon_from_trials(right: Any, guesses: Any, trials: Any,
+                        confidence: float, delta: float) -> Array:
+    r"""A lower bound on epsilon from guesses in independent trials, by the
+    second theorem above. If it is negative, it says nothing.
 
     Args:
-        hits (int or array): How many releases of one input lay in the set.
-        trials (int or array): How many releases of it there were.
-        other_hits (int or array): The same for the other input.
-        other_trials (int or array): The same for the other input.
+        right (int or array): How many guesses were right.
+        guesses (int or array): How many guesses there were.
+        trials (int or array): How many trials there were.
         confidence (float): The probability with which the bound is true.
-        delta (float, optional): The delta of the promise.
-            (default: :obj:`0.0`)
+        delta (float): The delta of the promise.
 
     .. code-block:: python
 
-        float(epsilon_from_trials(730, 1000, 270, 1000, 0.99))   # 0.8...
+        float(epsilon_from_trials(731, 1000, 2000, 0.99, 1e-5))   # 0.8...
     """
-    risk = (1 - confidence) / 2
-    p = lower_limit(hits, trials, risk) - delta
-    # An upper limit for a probability is a lower one for that of the opposite.
-    q = 1 - lower_limit(np.subtract(other_trials, other_hits), other_trials,
-                        risk)
-    return np.log(np.maximum(p, _TINY) / q)
+    risk = 1 - confidence
+    rho = lower_limit(right, guesses, (1 - _SHARE) * risk)
+    g = lower_limit(guesses, trials, _SHARE * risk)
+    excess = rho - delta / np.maximum(g, _TINY)
+    return np.log(np.maximum(excess, _TINY) / (1 - rho))

@@ -5,14 +5,16 @@ looked at in several ways: in narrow and in wide ranges, one by one, as a whole
 row, by their sum, by their norm, and by their lowest bits, which is how noise
 that was added in floating point gives itself away. For each of them, one half
 of the trials says how often a value came from the one input and how often from
-the other: the logarithm of the ratio, summed over the row, is its score. The
-other half chooses the way to look, and the scores from which on to guess.
+the other: the logarithm of the ratio, summed over the row, is its score. One
+more score is how far a row lies along the line from the one mean to the other,
+which is as good as it gets against Gaussian noise. The other half of the trials
+chooses the way to look, and the scores from which on to guess.
 
 Whatever is chosen here may be poor, but never wrong: the bound is computed on
 trials that had no part in it.
 """
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +29,7 @@ _BINS = 32  # For columns with more values than that.
 _FEW_BINS = 6  # Where each value tells little, it takes many trials to see it.
 _MOST_VALUES = 512  # That are counted one by one.
 _MOST_THRESHOLDS = 64
+_LEAST = 1e-30  # Of a variance that one divides by.
 _EXACT = ('single values', 'the lowest bits', 'whole rows')
 
 
@@ -56,21 +59,23 @@ class Distinguisher:
         self.delta = delta
         #: The bound on the trials of the choice, which is too good to be true.
         self.promise = -np.inf
-        for view in _views(outcomes[fit]):
-            table = _Table(view, outcomes[fit], coins[fit])
-            scores = table.scores(outcomes[choose])
-            low, high, bound = _thresholds(scores, coins[choose], confidence,
-                                           delta)
+        ways: list[Union[_Line, _Table]] = [
+            _Table(view, outcomes[fit], coins[fit])
+            for view in _views(outcomes[fit])
+        ]
+        for way in [*ways, _Line(outcomes[fit], coins[fit])]:
+            low, high, bound = _thresholds(way.scores(outcomes[choose]),
+                                           coins[choose], confidence, delta)
             if bound > self.promise:
                 self.promise = bound
-                self.view, self._table = view.name, table
+                self.view, self._way = way.name, way
                 self.low, self.high = low, high
 
     def scores(self, outcomes: Array) -> Array:
         """How much likelier each release is under the one input than under the
         other, as a logarithm.
         """
-        return self._table.scores(outcomes)
+        return self._way.scores(outcomes)
 
     def guess(self, outcomes: Array) -> NDArray[np.int64]:
         """Which input it was, 1 or -1, or 0 where that is hard to say."""
@@ -81,14 +86,16 @@ class Distinguisher:
         """A lower bound on epsilon, from trials that are new to this."""
         guesses = self.guess(outcomes)
         right = int(((guesses != 0) & ((guesses > 0) == coins)).sum())
-        wrong = int((guesses != 0).sum()) - right
-        if self.delta == 0:
-            bound = epsilon_from_guesses(right, right + wrong, confidence)
-        else:  # Guesses are of one kind: the releases in one set.
-            ours = int((coins == np.isfinite(self.high)).sum())
-            bound = epsilon_from_trials(right, ours, wrong, len(coins) - ours,
-                                        confidence, self.delta)
+        bound = _bound(right, int((guesses != 0).sum()), len(coins),
+                       confidence, self.delta)
         return max(0.0, float(bound))
+
+
+def _bound(right: Any, guesses: Any, trials: int, confidence: float,
+           delta: float) -> Array:
+    if delta == 0:  # No matter how trials depend on each other.
+        return epsilon_from_guesses(right, guesses, confidence)
+    return epsilon_from_trials(right, guesses, trials, confidence, delta)
 
 
 @dataclass(frozen=True)
@@ -139,6 +146,7 @@ def lowest_bit(values: Array) -> Array:
 class _Table:
     # For each column of a view, the logarithm of how much likelier a value is.
     def __init__(self, view: _View, outcomes: Array, coins: Coins) -> None:
+        self.name = view.name
         self._view = view
         self._columns = [
             _column(column, coins, view.name in _EXACT,
@@ -157,6 +165,29 @@ class _Table:
             else:
                 total += odds[np.searchsorted(values, column, 'right')]
         return total
+
+
+class _Line:
+    # How far along the line from the one mean to the other, where columns with
+    # less noise count for more.
+    name = 'the difference of means'
+
+    def __init__(self, outcomes: Array, coins: Coins) -> None:
+        one, other = (_tame(outcomes[side]) for side in (coins, ~coins))
+        self._weights = np.zeros(outcomes.shape[1])
+        if len(one) and len(other):
+            spread = one.var(axis=0) + other.var(axis=0)
+            change = one.mean(axis=0) - other.mean(axis=0)
+            self._weights = change / np.maximum(spread, _LEAST)
+
+    def scores(self, outcomes: Array) -> Array:
+        total: Array = _tame(outcomes) @ self._weights
+        return total
+
+
+def _tame(outcomes: Array) -> Array:
+    # Their squares can be added up.
+    return np.clip(outcomes, -1e100, 1e100)
 
 
 def _column(column: Array, coins: Coins, exact: bool,
@@ -200,27 +231,14 @@ def _thresholds(scores: Array, coins: Coins, confidence: float,
     # The last place stands for no guess at all.
     high_right, high_wrong = (np.append(part, 0) for part in above)
     low_wrong, low_right = (np.append(part, 0) for part in below)
-    if delta == 0:
-        right = high_right[:, None] + low_right
-        wrong = high_wrong[:, None] + low_wrong
-        bounds = np.asarray(epsilon_from_guesses(right, right + wrong,
-                                                 confidence))
-        apart = np.append(places, np.inf)[:, None] > np.append(places, -np.inf)
-        bounds = np.where(apart, bounds, -np.inf)
-        i, j = divmod(int(bounds.argmax()), bounds.shape[1])
-        best = float(bounds[i, j])
-    else:
-        up = epsilon_from_trials(high_right, len(ours), high_wrong,
-                                 len(others), confidence, delta)
-        down = epsilon_from_trials(low_right, len(others), low_wrong,
-                                   len(ours), confidence, delta)
-        none = len(places)
-        i, j = int(up.argmax()), none
-        if down.max() > up.max():
-            i, j = none, int(down.argmax())
-        best = float(max(up.max(), down.max()))
+    right = high_right[:, None] + low_right
+    wrong = high_wrong[:, None] + low_wrong
+    bounds = _bound(right, right + wrong, len(coins), confidence, delta)
+    apart = np.append(places, np.inf)[:, None] > np.append(places, -np.inf)
+    bounds = np.where(apart, bounds, -np.inf)
+    i, j = divmod(int(bounds.argmax()), bounds.shape[1])
     return (float(np.append(places, -np.inf)[j]),
-            float(np.append(places, np.inf)[i]), best)
+            float(np.append(places, np.inf)[i]), float(bounds[i, j]))
 
 
 def _places(scores: Array) -> Array:

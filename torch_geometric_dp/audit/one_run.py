@@ -27,7 +27,8 @@ that the proof fixes. With :mod:`torch_geometric_dp.audit.clopper_pearson`, a
 lower limit for :math:`p` is one for :math:`\varepsilon = \ln(p / (1 - p))`.
 
 For :math:`\delta > 0` the theorem of the paper loses a term that grows with the
-number of canaries. Here, such promises are tried by independent trials.
+number of canaries. Here, such promises are tried by independent trials
+(:mod:`torch_geometric_dp.audit.clopper_pearson`).
 """
 from typing import Any
 

@@ -1,21 +1,22 @@
 """Releases canaries, again and again, in as many processes as asked for."""
 import copy
+import random
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 from torch_geometric.data import Data
-from torch_geometric.transforms import Compose
 from tqdm import tqdm
 
 from torch_geometric_dp.audit.canaries import Canary
 from torch_geometric_dp.audit.distinguisher import Coins
 from torch_geometric_dp.mechanisms.column_mechanism import Array
 
-_TOGETHER = 256  # Graphs with one canary each that a process does at a time.
+_TOGETHER = 32  # Graphs with one canary each that a process does at a time.
 
 Job = tuple[Any, Canary, Coins, int]
 Map = Callable[[Callable[[Job], Array], Iterable[Job]], Iterable[Array]]
@@ -25,12 +26,12 @@ def release(target: Any, graph: Data) -> Any:
     """Releases a graph with fresh noise: it has no identity, and a layer that
     remembers its last release is told to forget it.
     """
-    if not isinstance(target, torch.nn.Module):
-        return target(graph)
-    for part in target.modules():
+    for part in parts(target):
         renew: Any = getattr(part, 'renew', None)
         if renew is not None:
             renew()
+    if not isinstance(target, torch.nn.Module):
+        return target(graph)
     with torch.no_grad():
         return target(graph.x, graph.edge_index)
 
@@ -55,6 +56,16 @@ def run_trials(target: Any, canary: Canary, trials: int,
     return np.concatenate(list(bar)), coins
 
 
+def first_release(target: Any, canary: Canary) -> tuple[Any, Any]:
+    """A copy of a transform or a layer, and what it releases. The copy has
+    learned what layers learn from their first input: the next ones have the
+    same weights.
+    """
+    target = for_trial(target, 0)
+    with _seeded(0):
+        return target, release(target, canary.graph(np.ones(1, np.bool_)))
+
+
 @contextmanager
 def processes(workers: int) -> Iterator[Map]:
     """A :func:`map` over so many processes, which start once."""
@@ -71,8 +82,7 @@ def _run(job: Job) -> Array:
     target, canary, coins, seed = job
     target = for_trial(target, seed)
     out = []
-    with torch.random.fork_rng(devices=[]):  # The caller's is left alone.
-        torch.manual_seed(seed % 2**63)
+    with _seeded(seed):
         for start in range(0, len(coins), canary.copies):
             part = coins[start:start + canary.copies]
             released = release(target, canary.graph(part))
@@ -80,20 +90,58 @@ def _run(job: Job) -> Array:
     return np.concatenate(out)
 
 
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    # The generators that everybody shares: a forked process has the state of
+    # the others, and the caller's is left alone.
+    states = np.random.get_state(), random.getstate()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed % 2**63)
+            np.random.seed(seed % 2**32)
+            random.seed(seed)
+            yield
+    finally:
+        np.random.set_state(states[0])
+        random.setstate(states[1])
+
+
 def for_trial(target: Any, seed: int) -> Any:
     """A copy of a transform or a layer that charges nothing to its budget, and
-    whose noise, if it has a seed, depends on :obj:`seed`, too: otherwise, it
-    would be the same in every process.
+    whose noise, where it has a seed or a generator of its own, depends on
+    :obj:`seed`, too: otherwise, it would be the same in every copy.
     """
     target = copy.deepcopy(target)
-    parts = [target]
-    if isinstance(target, torch.nn.Module):
-        parts = list(target.modules())
-    elif isinstance(target, Compose):
-        parts = target.transforms
-    for part in parts:
+    for i, part in enumerate(parts(target)):
+        new = int(np.random.SeedSequence([seed, i]).generate_state(1)[0])
+        if isinstance(part, torch.Generator):
+            part.manual_seed(new)
+        elif isinstance(part, np.random.Generator):
+            bits: Any = part.bit_generator
+            bits.state = type(bits)(new).state
+        elif isinstance(part, (np.random.RandomState, random.Random)):
+            part.seed(new)
         if getattr(part, 'budget', None) is not None:
             part.budget = None
         if getattr(part, 'seed', None) is not None and hasattr(part, '_source'):
             part._source = part._source.derive('audit', seed)
     return target
+
+
+def parts(target: Any) -> list[Any]:
+    """The target, and all that it holds, and that these hold in turn."""
+    seen, todo = {id(target)}, [target]
+    for part in todo:
+        held: Iterable[Any] = ()
+        if isinstance(part, dict):
+            held = part.values()
+        elif isinstance(part, (list, tuple, set)):
+            held = part
+        elif not isinstance(part, torch.Tensor):
+            held = getattr(part, '__dict__', {}).values()
+        for new in held:
+            # Classes and modules are nobody's own.
+            if id(new) not in seen and not isinstance(new, (type, ModuleType)):
+                seen.add(id(new))
+                todo.append(new)
+    return todo

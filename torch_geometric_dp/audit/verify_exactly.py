@@ -19,6 +19,13 @@ rounded from. What is listed, and why that is enough:
 * **Labels** (RandomizedResponse): the transition matrix.
 * **Edges**: for EdgeRand, one pair. For LapGraph, all outputs for all graphs
   with four nodes. For EdgeRR with a public dendrogram, the count of one block.
+* **Sums over neighbours** (NAP with Laplace noise and one hop): the sums of two
+  stars, which are as far from each other as can be, by the mechanism's lemma. A
+  ratio grows with the distance, up to which all of it shows.
+
+Gaussian noise has no finite epsilon with :math:`\delta = 0`. For Gaussian, and
+NAP with one hop, it is the smallest epsilon for the delta that is promised; the
+mechanism's theorem says how little the grid changes that.
 
 A new mechanism takes part if it has :obj:`inputs()` and
 :obj:`distribution(value)`, or by one function that is registered with
@@ -33,17 +40,25 @@ from functools import singledispatch
 from typing import Any, Optional
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch_geometric.data import Data
 
 from torch_geometric_dp import mechanisms, transforms
+from torch_geometric_dp.accountant import Guarantee
+from torch_geometric_dp.audit.canaries import Canary, canaries
 from torch_geometric_dp.audit.canaries import num_features as default_columns
 from torch_geometric_dp.audit.report import PrivacyViolation
 from torch_geometric_dp.mechanisms.column_mechanism import (
     Array,
     ColumnMechanism,
 )
+from torch_geometric_dp.mechanisms.gaussian import gaussian_delta
 from torch_geometric_dp.mechanisms.lap_graph import _SCORES
+from torch_geometric_dp.nn import NAP
+from torch_geometric_dp.nn.adjacency import distinct_edges, to_csr
 from torch_geometric_dp.noise import WORD, _board, _laplace_grid
+from torch_geometric_dp.transforms.private_transform import PrivateTransform
 
 Law = tuple[NDArray[Any], Array]  # Outputs, and their probabilities.
 
@@ -59,13 +74,16 @@ class ExactPrivacy:
         mechanism (str): The mechanism.
         unit (str): What epsilon is for: :obj:`"row"`, :obj:`"label"`,
             :obj:`"edge"` or :obj:`"value"`.
-        claimed (float): What it promises.
+        claimed (float): What it promises; what is published, where that
+            differs.
         exact (float): What is true.
         worst_pair (tuple): The two inputs that are told apart best.
         worst_output (any): The output that tells them apart.
         columns (tuple of floats, optional): The exact epsilon of each column
             of a row, if columns are released one by one.
             (default: :obj:`()`)
+        delta (float, optional): The delta that epsilon is for.
+            (default: :obj:`0.0`)
 
     .. code-block:: python
 
@@ -80,6 +98,7 @@ class ExactPrivacy:
     worst_pair: tuple[Any, Any]
     worst_output: Any
     columns: tuple[float, ...] = ()
+    delta: float = 0.0
 
     @property
     def holds(self) -> bool:
@@ -97,17 +116,18 @@ class ExactPrivacy:
     def __str__(self) -> str:
         verdict = 'holds' if self.holds else 'BROKEN'
         one, other = self.worst_pair
-        return (f'{self.mechanism}: for one {self.unit}, claimed '
+        delta = f' at delta {self.delta:g}' if self.delta else ''
+        return (f'{self.mechanism}: for one {self.unit}{delta}, claimed '
                 f'{self.claimed:.6g}, exact {self.exact:.6g}: {verdict}. Worst '
                 f'pair: {one} and {other}, told apart by {self.worst_output}')
 
 
 def verify_exactly(target: Any,
                    num_features: Optional[int] = None) -> ExactPrivacy:
-    r"""The exact epsilon of a mechanism, or of the mechanism of a transform.
+    r"""The exact epsilon of a mechanism, or of that of a transform or a layer.
 
     Args:
-        target (any): A mechanism or a transform.
+        target (any): A mechanism, a transform or a layer.
         num_features (int, optional): The number of columns of the rows that a
             transform of features is meant for. By default, as many as it asks
             for, or two. (default: :obj:`None`)
@@ -119,19 +139,26 @@ def verify_exactly(target: Any,
         result.holds   # True
         round(result.exact, 6)   # 1.0
     """
-    mechanism = target
-    # A transform has a mechanism, or makes one for a number of columns.
-    if isinstance(target, transforms.EdgeRR):
+    # Of its own accord, or by its mechanism, or the one that it makes for a
+    # number of columns.
+    own = worst_case.dispatch(type(target)) is not worst_case.dispatch(object)
+    mechanism = getattr(target, 'mechanism', None)
+    if own or mechanism is None:
         return worst_case(target)
-    if hasattr(target, 'mechanism'):
-        mechanism = target.mechanism
-        if callable(mechanism) and not hasattr(mechanism, 'epsilon'):
-            mechanism = mechanism(num_features or default_columns(target))
-    result = worst_case(mechanism)
-    if mechanism is target:
-        return result
-    return replace(result, mechanism=repr(target),
-                   claimed=target.guarantee.epsilon)
+    columns = num_features or default_columns(target)
+    if callable(mechanism) and not hasattr(mechanism, 'epsilon'):
+        mechanism = mechanism(columns)
+    promise = target.guarantee
+    if isinstance(target, PrivateTransform):  # May depend on the shape.
+        store = Data(x=torch.zeros(1, columns))._store
+        promise = target.promise([(store, 'x')])
+    return replace(worst_case(mechanism), mechanism=repr(target),
+                   claimed=_claimed(promise))
+
+
+def _claimed(promise: Guarantee) -> float:
+    published = promise.claimed_epsilon
+    return promise.epsilon if published is None else published
 
 
 def largest_loss(laws: Iterable[tuple[Hashable, Law]],
@@ -264,8 +291,64 @@ def _laplace_column(mechanism: mechanisms.Laplace,
 
 @worst_case.register
 def _gaussian(mechanism: mechanisms.Gaussian) -> ExactPrivacy:
-    raise TypeError("'Gaussian' cannot be verified exactly: it has no finite "
-                    "epsilon with delta = 0; audit() tries it instead")
+    low, high = mechanism.low.tolist(), mechanism.high.tolist()
+    distance = mechanism.steps * math.sqrt(mechanism.num_features)
+    loss = _gaussian_loss(mechanism.sigma / distance, mechanism.delta)
+    return ExactPrivacy(repr(mechanism), 'row', mechanism.epsilon, loss,
+                        (_short(high), _short(low)),
+                        'rows far beyond the first', delta=mechanism.delta)
+
+
+def _gaussian_loss(multiplier: float, delta: float) -> float:
+    # The smallest epsilon for which delta is enough, by bisection.
+    low, high = 0.0, 1.0
+    while gaussian_delta(high, multiplier) > delta:
+        high *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        enough = gaussian_delta(middle, multiplier) <= delta
+        low, high = (low, middle) if enough else (middle, high)
+    return high
+
+
+@worst_case.register
+def _nap(layer: NAP) -> ExactPrivacy:
+    mechanism = layer.mechanism
+    if mechanism.hops > 1:
+        raise TypeError(f"'NAP' with hops={mechanism.hops} cannot be verified "
+                        f"exactly: what a hop sums depends on the noise of the "
+                        f"one before; audit() tries it instead")
+    losses = [(_star_loss(layer, star), star.sides)
+              for star in canaries(layer, layer.guarantee)]
+    loss, sides = max(losses)
+    return ExactPrivacy(repr(layer), mechanism.unit,
+                        _claimed(layer.guarantee), loss, sides,
+                        'sums far beyond the first',
+                        delta=mechanism.delta or 0.0)
+
+
+def _star_loss(layer: NAP, star: Canary) -> float:
+    # All that the layer does before it draws, for both inputs.
+    mechanism = layer.mechanism
+    sums, scales = [], []
+    for side in (True, False):
+        data = star.graph(np.array([side]))
+        x, edges = data.x, distinct_edges(data.edge_index, data.num_nodes)
+        adjacency = to_csr(edges, data.num_nodes, torch.double)
+        sums.append(layer.message_and_aggregate(adjacency,
+                                                mechanism.to_steps(x)))
+        scales.append(layer._scale(x, edges, None).view(-1, 1))
+    if not torch.equal(*scales):
+        return math.inf  # Noise whose scale tells which it was.
+    change = (sums[0] - sums[1]).abs()
+    if mechanism.delta is not None:
+        distance = float((change / scales[0]).square().sum().sqrt())
+        return _gaussian_loss(1 / distance, mechanism.delta)
+    parts = change.sum(dim=1).tolist()
+    rates = [Fraction(s, t) for t, s in (
+        _laplace_grid(float(scale))
+        for scale in scales[0].expand(len(parts), 1))]
+    return float(sum(int(part) * rate for part, rate in zip(parts, rates)))
 
 
 @worst_case.register

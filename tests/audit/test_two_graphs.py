@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data, HeteroData
+
+from torch_geometric_dp import transforms
+from torch_geometric_dp.audit.two_graphs import TwoGraphs
+from torch_geometric_dp.nn import NAP
+
+
+def changed(graph, key, value):
+    other = graph.clone()
+    other[key] = value
+    return other
+
+
+def test_two_graphs(graph):
+    x = graph.x.clone()
+    x[4] = 0.0
+    canary = TwoGraphs(graph, changed(graph, 'x', x), 'features')
+    assert torch.equal(canary.graph(np.array([True])).x, graph.x)
+    out = canary.outcomes(graph, 1)
+    assert np.allclose(out, graph.x[4])
+    edges = torch.cat([graph.edge_index, torch.tensor([[0, 5], [5, 0]])], 1)
+    canary = TwoGraphs(graph, changed(graph, 'edge_index', edges), 'edges')
+    assert canary.outcomes(graph, 1).tolist() == [[0, 4, 4, 12]]
+    # A layer: the rows of both nodes, and of those that hear them.
+    assert canary.outcomes(graph.x, 1).shape == (1, 3 * 6)
+
+
+def test_graphs_that_are_no_neighbours(graph):
+    x = graph.x.clone()
+    x[[2, 4]] = 0.0
+    both = torch.arange(12) == 5
+    for key, value, unit, message in (
+            ('x', x, 'features', r"one unit of 'features'.*got 2 rows of 'x'"),
+            ('x', x, 'node', "one unit of 'node'"),
+            ('x', graph.x + both.view(-1, 1), 'labels', "got 1 rows of 'x'"),
+            ('x', graph.x, 'features', 'got 0 rows'),
+            ('y', (graph.y + 1) % 3, 'features', "12 of 'y'"),
+            ('x', graph.x[:-1], 'features', "must have 12 nodes")):
+        neighbour = changed(graph, key, value)
+        if unit == 'labels':  # One label, and a row as well.
+            neighbour.y = (neighbour.y + both) % 3
+        if 'nodes' in message:
+            neighbour = Data(x=value)
+        with pytest.raises(ValueError, match=message):
+            TwoGraphs(graph, neighbour, unit)
+
+
+def joined(graph, *pairs, without=()):
+    """The graph with some more edges, and without those of some nodes."""
+    gone = torch.isin(graph.edge_index, torch.tensor(without)).any(dim=0)
+    new = torch.tensor(pairs, dtype=torch.long).view(-1, 2).t()
+    return changed(graph, 'edge_index', torch.cat(
+        [graph.edge_index[:, ~gone], new, new.flip(0)], dim=1))
+
+
+def test_what_is_public_must_be_the_same(graph):
+    labels = transforms.LabelRR(1.0, 3, mask='train_mask')
+    y = graph.y.clone()
+    y[2] = 0
+    other = changed(graph, 'y', y)
+    TwoGraphs(graph, other, 'labels', labels)
+    other.train_mask = ~other.train_mask
+    with pytest.raises(ValueError, match="'train_mask' must be the same"):
+        TwoGraphs(graph, other, 'labels', labels)
+    del other.train_mask
+    with pytest.raises(ValueError, match="'train_mask' must be the same"):
+        TwoGraphs(graph, other, 'labels', labels)
+    y = graph.y.clone()
+    y[11] = 0
+    with pytest.raises(ValueError, match=r"that 'train_mask' selects.*got rows "
+                       r".11"):
+        TwoGraphs(graph, changed(graph, 'y', y), 'labels', labels)
+    edges = transforms.EdgeRand(1.0)
+    graph.edge_private = torch.arange(24) % 12 < 6
+    private, public = (graph.edge_subgraph(torch.arange(24) % 12 != gone)
+                       for gone in (0, 7))
+    TwoGraphs(graph, private, 'edges', edges)
+    with pytest.raises(ValueError, match="the public edges of 'data', which "
+                       "'edge_private' does not select"):
+        TwoGraphs(graph, public, 'edges', edges)
+
+
+def test_edges_that_are_replaced(graph):
+    one, other = joined(graph, (0, 5)), joined(graph, (3, 8))
+    added = transforms.DegreePreservingRR(1.0)
+    replaced = transforms.DegreePreservingRR(1.0, neighbours='replace')
+    TwoGraphs(graph, one, 'edges', added)
+    TwoGraphs(one, other, 'edges', replaced)
+    for data, target in ((graph, replaced), (other, added)):
+        with pytest.raises(ValueError, match="in one unit of 'edges'"):
+            TwoGraphs(data, one, 'edges', target)
+    with pytest.raises(ValueError, match='which is replaced by another'):
+        TwoGraphs(graph, joined(graph, (0, 5), (3, 8)), 'edges', replaced)
+
+
+def test_nodes_that_come_and_go(graph):
+    gone = joined(graph, without=[4])
+    gone.x[4] = 0.0
+    moved = joined(graph, (4, 8), without=[4])
+    added, replaced = (NAP(1.0, 4, neighbours=neighbours)
+                       for neighbours in ('add-remove', 'replace'))
+    TwoGraphs(graph, gone, 'node', added)
+    TwoGraphs(moved, gone, 'node', added)
+    TwoGraphs(graph, moved, 'node', replaced)
+    for other in (moved, joined(graph, (4, 8))):  # It stays, with other edges.
+        with pytest.raises(ValueError, match="one unit of 'node', with all of "
+                           "its edges"):
+            TwoGraphs(graph, other, 'node', added)
+
+
+def test_what_cannot_be_compared(graph):
+    graph.num_nodes = 12
+    with pytest.raises(TypeError, match="'neighbour' must be a 'Data'.*got "
+                       "'HeteroData'"):
+        TwoGraphs(graph, HeteroData(), 'features')
+    for x, got in ((torch.rand(12, 4), r'\[12, 4\]'), (None, 'None')):
+        with pytest.raises(ValueError, match=rf"'x' must have the shape "
+                           rf"\[12, 3\] in 'neighbour'.*got {got}"):
+            TwoGraphs(graph, changed(graph, 'x', x), 'features')
