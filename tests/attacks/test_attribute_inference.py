@@ -192,6 +192,9 @@ def test_wrong_input_is_refused(graph):
         attack(column=3, above=0.5).run(graph, graph)
     with pytest.raises(ValueError, match=r"'column' must be an integer"):
         attack(column=-1)
+    for above in ('a', math.nan, math.inf):
+        with pytest.raises(ValueError, match=r"'above' must be a finite"):
+            attack(above=above)
     with pytest.raises(TypeError, match=r"'data' must have a tensor 'z'"):
         attack(field='z').run(graph, graph)
     with pytest.raises(ValueError, match=r"'target' must have the nodes of "

@@ -233,6 +233,8 @@ def test_wrong_input_is_refused():
         FeatureReconstruction(picture=(2, 2)).run(data, data)
     with pytest.raises(ValueError, match=r"'picture' must be a height and"):
         FeatureReconstruction(picture=(2, 2, 2))
+    with pytest.raises(ValueError, match=r"'picture' must be .* \(got 8\)"):
+        FeatureReconstruction(picture=8)
     with pytest.raises(ValueError, match=r"'picture\[0\]' must be an integer"):
         FeatureReconstruction(picture=(0, 6))
     with pytest.raises(ValueError, match=r"'seed' must be an integer"):

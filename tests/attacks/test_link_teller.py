@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import GCN, GCNConv
 
 from tests.conftest import FALSE_ALARM
@@ -335,12 +335,17 @@ def test_bad_arguments(kwargs, error, message):
      "torch.sparse_coo torch.float32 of shape [12, 2])"),
     ({'edge_index': torch.tensor([[0], [12]])}, ValueError, "'edge_index' must "
      "hold nodes from 0 to 11 (got [0, 12] in column 0)"),
-    ({'edge_private': torch.ones(40)}, ValueError, "'edge_private' must be "
-     "boolean, one entry for each of the 40 columns of 'edge_index' (got "
-     "torch.float32 of shape [40])"),
+    ({'x': torch.full((12, 2), torch.inf)}, ValueError, "'x' must be finite "
+     "(got [inf, inf] in row 0)"),
+    ({'edge_private': torch.ones(40)}, ValueError, "'edge_private' must be a "
+     "boolean tensor, one entry for each of the 40 columns of 'edge_index' "
+     "(got torch.float32 of shape [40])"),
     ({'edge_private': torch.ones(3).bool()}, ValueError, "'edge_private' must "
-     "be boolean, one entry for each of the 40 columns of 'edge_index' (got "
-     "torch.bool of shape [3])"),
+     "be a boolean tensor, one entry for each of the 40 columns of "
+     "'edge_index' (got torch.bool of shape [3])"),
+    ({'edge_private': [True] * 40}, ValueError, "'edge_private' must be a "
+     "boolean tensor, one entry for each of the 40 columns of 'edge_index' "
+     "(got 'list')"),
     # No private edges: none at all, public ones, self-loops, one node.
     ({'edge_index': torch.empty(2, 0).long()}, ValueError,
      "'edge_index' must hold private edges between some of the 12 probed "
@@ -390,3 +395,13 @@ def test_bad_targets(target, message):
     with pytest.raises(ValueError) as info:
         LinkTeller().run(target, random_graph(12, 20))
     assert str(info.value) == message
+
+
+@pytest.mark.parametrize('target, data, name', [
+    (lambda x: x, HeteroData(), "'data' must be a graph.*'HeteroData'"),
+    (lambda x: x, torch.ones(3, 2), "'data' must be a graph.*'Tensor'"),
+    (torch.ones(3, 2), random_graph(12, 20), "'target' must .*'Tensor'"),
+])
+def test_what_is_no_graph_or_no_model(target, data, name):
+    with pytest.raises(TypeError, match=name):
+        LinkTeller().run(target, data)

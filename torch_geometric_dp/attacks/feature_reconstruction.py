@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -73,7 +73,8 @@ class FeatureReconstruction(Attack):
     def __init__(self, known: str = 'train_mask', neighbours: bool = True,
                  picture: Optional[tuple[int, int]] = None,
                  seed: int = 0) -> None:
-        if picture is not None and len(picture) != 2:
+        if picture is not None and (not isinstance(picture, Sequence)
+                                    or len(picture) != 2):
             raise ValueError(f"'picture' must be a height and a width "
                              f"(got {picture!r})")
         self.known = known

@@ -10,7 +10,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 from tqdm import tqdm
 
-from torch_geometric_dp.attacks.attack import Attack
+from torch_geometric_dp.attacks.attack import (
+    Attack,
+    check_graph,
+    check_model,
+)
 from torch_geometric_dp.attacks.report import ScoredReport, scored_numbers
 from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
 from torch_geometric_dp.mechanisms.pairs import (
@@ -124,6 +128,7 @@ class LinkTeller(Attack):
             data (Data): The raw graph: :obj:`x`, :obj:`edge_index` and, where
                 some edges are public, the field :obj:`private`.
         """
+        check_model(target, 'target')
         nodes, chosen, truth = self._candidates(data)
         public = self._pairs(data)[1]
         scores = self._influences(target, data.x.detach(), nodes)[chosen]
@@ -161,6 +166,7 @@ class LinkTeller(Attack):
 
     def _pairs(self, data: Data) -> tuple[Pairs, Pairs]:
         # The private and the public ones; a pair that has both is public.
+        check_graph(data, 'data')
         for name in ('x', 'edge_index'):
             if data.get(name) is None:
                 raise ValueError(f"'{name}' is missing (got the fields "
@@ -171,14 +177,21 @@ class LinkTeller(Attack):
             raise ValueError(f"'x' must be dense floating-point numbers of "
                              f"shape [num_nodes, num_features] (got {x.layout} "
                              f"{x.dtype} of shape {list(x.shape)})")
+        if not x.isfinite().all():
+            row = int((~x.isfinite()).any(dim=1).int().argmax())
+            raise ValueError(f"'x' must be finite (got {x[row].tolist()} in "
+                             f"row {row})")
         check_edge_index(edge_index, len(x))
         if mask is None:
             mask = torch.ones(edge_index.size(1), dtype=torch.bool)
-        if mask.dtype != torch.bool or mask.shape != edge_index.shape[1:]:
+        if (not isinstance(mask, Tensor) or mask.dtype != torch.bool
+                or mask.shape != edge_index.shape[1:]):
+            got = (f'{mask.dtype} of shape {list(mask.shape)}' if isinstance(
+                mask, Tensor) else f"'{type(mask).__name__}'")
             raise ValueError(
-                f"'{self.private}' must be boolean, one entry for each of the "
-                f"{edge_index.size(1)} columns of 'edge_index' (got "
-                f"{mask.dtype} of shape {list(mask.shape)})")
+                f"'{self.private}' must be a boolean tensor, one entry for "
+                f"each of the {edge_index.size(1)} columns of 'edge_index' "
+                f"(got {got})")
         mask = mask.to(edge_index.device)
         private, public = (to_pairs(edge_index[:, part])
                            for part in (mask, ~mask))
