@@ -178,6 +178,16 @@ def test_released_rows_and_edges_tell_more_than_either():
         both.baseline['mean squared error'], alone['mean squared error'])
 
 
+def test_noise_does_not_hide_what_edges_tell():
+    data = DigitsGraph()[0]
+    data.train_mask = torch.arange(data.num_nodes) % 2 > 0
+    noise = released(data, torch.rand(
+        data.x.shape, generator=torch.Generator().manual_seed(0)))
+    report = FeatureReconstruction().run(noise, data)
+    assert report.baseline['identified'] > 0.5
+    assert report.numbers == pytest.approx(report.baseline)
+
+
 def test_equal_rows_share_one_point():
     data = random_graph(n=100, known=50)
     data.x[50:] = data.x[50:60].repeat(5, 1)
