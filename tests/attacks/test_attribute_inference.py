@@ -145,7 +145,8 @@ def test_baselines():
     assert report.baseline['accuracy'] > 0.97
     assert report.numbers == report.baseline
     count = int(data.train_mask.sum())
-    assert report.knew == (f"'x' of {count} of 600 nodes", 'the edges')
+    assert report.knew == (f"'x' of {count} of 600 nodes",
+                           'the edges of the target')
 
 
 def test_released_rows_of_neighbours_are_used():

@@ -163,7 +163,7 @@ def test_neighbours_help_where_like_is_joined_to_like():
     assert report.baseline['variance explained'] > 0.2
     assert alone.knew == (f'the raw features of {int(data.train_mask.sum())} '
                           f'of 300 nodes', )
-    assert report.knew == (*alone.knew, 'the edges')
+    assert report.knew == (*alone.knew, 'the edges of the target')
 
 
 def test_released_rows_and_edges_tell_more_than_either():

@@ -115,7 +115,7 @@ class AttributeInference(Attack):
         everything = torch.cat([released, shown], dim=1)
         public, options = torch.empty(len(truth), 0), [shown, everything]
         if self.neighbours:
-            knew.append('the edges')
+            knew.append('the edges of the target')
             near = Neighbourhood(target)
             hot = torch.from_numpy(truth[:, None] == values).double()
             public = torch.cat(near.known_mean(hot, known), dim=1)

@@ -104,7 +104,7 @@ class FeatureReconstruction(Attack):
         blocks = {'released': released}
         options: list[tuple[str, ...]] = [('released', )]
         if self.neighbours:
-            knew.append('the edges')
+            knew.append('the edges of the target')
             near = Neighbourhood(target)
             public = dict(zip(('known', 'count'),
                               near.known_mean(raw, known)))

@@ -16,7 +16,8 @@ class AttackReport:
         attack (str): What attacked.
         numbers (dict): How well it went.
         baseline (dict): The same numbers for an attacker who knows as much,
-            but may not touch the target: what is above that is leaked.
+            but may not touch the target, or no more of it than is public
+            anyway: what is above that is leaked.
         knew (tuple of str): What the attacker knew.
 
     .. code-block:: python
