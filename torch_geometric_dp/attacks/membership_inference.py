@@ -90,8 +90,8 @@ class MembershipInference(Attack):
 
         def fit(graph):   # remembers its rows
             def model(other):
-                distance = torch.cdist(other.x, graph.x).min(dim=1).values
-                return torch.stack([distance, -distance], dim=1)
+                same = (other.x[:, None] == graph.x).all(dim=2).any(dim=1)
+                return torch.stack([5.0 * same, -5.0 * same], dim=1)
             return model
 
         data.y = data.y % 2
