@@ -180,7 +180,8 @@ def main():
             f'without the release: what stands above it is leaked by the '
             f'release.\nMade by `python -m benchmarks.attribute_table --seeds '
             f'{args.seeds} --tasks '
-            f'{" ".join(json.dumps(task) for task in tasks)}`.\n')
+            f'{" ".join(json.dumps(task) for task in tasks)}`.\n\n'
+            f'![What is inferred](attributes.png)\n')
     for task in tasks:
         text += f'\n## {task}\n\n{table(results, task, args.seeds)}'
     (args.out / 'attributes.md').write_text(text)

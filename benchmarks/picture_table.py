@@ -177,7 +177,9 @@ def main():
             f'one out of the raw pictures of all nodes that are attacked. '
             f'*Read*: the five known pictures that are most like it show the '
             f'right digit.\nMade by `python -m benchmarks.picture_table '
-            f'--seeds {args.seeds}`.\n')
+            f'--seeds {args.seeds}`.\n\n![Error, identified and read]'
+            f'(pictures_curves.png)\n\n![Digits, released and reconstructed]'
+            f'(pictures_digits.png)\n')
     for share in args.shares:
         for neighbours, way in WITH.items():
             text += (f'\n## {way.capitalize()}, {share:.0%} of the nodes known'

@@ -145,7 +145,8 @@ def test_baselines():
     assert report.baseline['accuracy'] > 0.97
     assert report.numbers == report.baseline
     count = int(data.train_mask.sum())
-    assert report.knew == (f"'x' of {count} of 600 nodes", 'the edges')
+    assert report.knew == (f"'x' of {count} of 600 nodes",
+                           'the edges of the target')
 
 
 def test_released_rows_of_neighbours_are_used():
@@ -192,6 +193,9 @@ def test_wrong_input_is_refused(graph):
         attack(column=3, above=0.5).run(graph, graph)
     with pytest.raises(ValueError, match=r"'column' must be an integer"):
         attack(column=-1)
+    for above in ('a', math.nan, math.inf):
+        with pytest.raises(ValueError, match=r"'above' must be a finite"):
+            attack(above=above)
     with pytest.raises(TypeError, match=r"'data' must have a tensor 'z'"):
         attack(field='z').run(graph, graph)
     with pytest.raises(ValueError, match=r"'target' must have the nodes of "

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from torch_geometric_dp.attacks.decoder import (
+    EVIDENCE,
     Decoder,
     Forward,
     Linear,
@@ -118,6 +119,18 @@ def test_identifies_by_what_explains_and_by_what_is_near():
             decoder.choice.evidence = evidence
             guess = decoder.identify(hidden, truth)
             assert (guess == torch.arange(100)).double().mean() >= least
+
+
+@pytest.mark.parametrize('explains, near', EVIDENCE)
+def test_evidence_counts_as_much_as_it_says(explains, near):
+    x, released = doubles(60, 3), doubles(60, 3, seed=1)
+    decoder, found, truth = decode(released, x)
+    decoder.choice.evidence = (explains, near)
+    seen = -(found[:, None] - truth).square().sum(dim=2)
+    score = near * seen / (2 * decoder.choice.error) + (
+        explains * decoder._forward.log_likelihood(released[30:], truth))
+    assert torch.equal(decoder.identify({'released': released[30:]}, truth),
+                       score.argmax(dim=1))
 
 
 def test_memory_is_bounded_by_blocks(monkeypatch):

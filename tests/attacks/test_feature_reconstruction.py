@@ -11,7 +11,9 @@ from tests.conftest import FALSE_ALARM
 from torch_geometric_dp import mechanisms
 from torch_geometric_dp.attacks import FeatureReconstruction
 from torch_geometric_dp.attacks.feature_reconstruction import pictures
+from torch_geometric_dp.datasets import DigitsGraph
 from torch_geometric_dp.noise import NoiseSource
+from torch_geometric_dp.transforms import FeatureRR
 
 ALONE = FeatureReconstruction(neighbours=False)
 
@@ -161,7 +163,29 @@ def test_neighbours_help_where_like_is_joined_to_like():
     assert report.baseline['variance explained'] > 0.2
     assert alone.knew == (f'the raw features of {int(data.train_mask.sum())} '
                           f'of 300 nodes', )
-    assert report.knew == (*alone.knew, 'the edges')
+    assert report.knew == (*alone.knew, 'the edges of the target')
+
+
+def test_released_rows_and_edges_tell_more_than_either():
+    data = DigitsGraph()[0]
+    data.train_mask = torch.arange(data.num_nodes) % 2 > 0
+    noisy = FeatureRR(128.0, bounds=(0.0, 1.0), seed=0)(data)
+    alone, both = ALONE.run(noisy, data), FeatureReconstruction().run(noisy,
+                                                                      data)
+    assert both['identified'] > both.baseline['identified'] + 0.1
+    assert both['identified'] > alone['identified'] + 0.1
+    assert both['mean squared error'] < 0.9 * min(
+        both.baseline['mean squared error'], alone['mean squared error'])
+
+
+def test_noise_does_not_hide_what_edges_tell():
+    data = DigitsGraph()[0]
+    data.train_mask = torch.arange(data.num_nodes) % 2 > 0
+    noise = released(data, torch.rand(
+        data.x.shape, generator=torch.Generator().manual_seed(0)))
+    report = FeatureReconstruction().run(noise, data)
+    assert report.baseline['identified'] > 0.5
+    assert report.numbers == pytest.approx(report.baseline)
 
 
 def test_equal_rows_share_one_point():
@@ -219,6 +243,8 @@ def test_wrong_input_is_refused():
         FeatureReconstruction(picture=(2, 2)).run(data, data)
     with pytest.raises(ValueError, match=r"'picture' must be a height and"):
         FeatureReconstruction(picture=(2, 2, 2))
+    with pytest.raises(ValueError, match=r"'picture' must be .* \(got 8\)"):
+        FeatureReconstruction(picture=8)
     with pytest.raises(ValueError, match=r"'picture\[0\]' must be an integer"):
         FeatureReconstruction(picture=(0, 6))
     with pytest.raises(ValueError, match=r"'seed' must be an integer"):

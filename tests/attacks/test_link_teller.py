@@ -7,13 +7,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import GCN, GCNConv
 
 from tests.conftest import FALSE_ALARM
 from torch_geometric_dp.attacks import LinkTeller
 from torch_geometric_dp.attacks.link_teller import _numbers, similarities
 from torch_geometric_dp.attacks.report import scored_numbers
+from torch_geometric_dp.datasets import DigitsGraph
 from torch_geometric_dp.mechanisms.pairs import to_pairs
 
 pytest.importorskip('sklearn')
@@ -77,6 +78,39 @@ def test_influence_as_defined(delta):
                 change = target(x)[b] - target(data.x)[b]
                 both += float(change.pow(2).sum().sqrt()) / delta
             assert score == pytest.approx(both / 2, rel=1e-6, abs=1e-12)
+
+
+def test_relative_influence_is_one_for_each_edge():
+    # Whatever the features, the degrees, and how loud the answers are.
+    data = random_graph(15, 30)
+    torch.manual_seed(0)
+    layer = GCNConv(5, 3).double()
+    loud = torch.rand(15, 1, dtype=torch.double) + 0.01
+    report = LinkTeller(relative=True).run(
+        lambda x: loud * layer(x, data.edge_index), data)
+    np.testing.assert_allclose(report.scores, report.truth, rtol=1e-9)
+    # A row of zeros has no influence, on itself or on others.
+    data.x[4] = 0
+    attack = LinkTeller(relative=True)
+    report = attack.run(lambda x: layer(x, data.edge_index), data)
+    hidden = (attack.candidates(data)[0] == 4).any(dim=0).numpy()
+    assert not report.scores[hidden].any() and hidden.any()
+
+
+def test_relative_influence_sees_through_probabilities():
+    # Answers that are beyond doubt hardly change, for friends or for others.
+    data = DigitsGraph()[0]
+    del data.edge_private
+    torch.manual_seed(0)
+    model = GCN(64, 16, 2, 10).double().eval()
+    data.x = data.x.double()
+
+    def target(x):
+        return (20 * model(x, data.edge_index)).softmax(dim=1)
+
+    plain, relative = (LinkTeller(100, relative=relative).run(target, data)[
+        'precision at the true density'] for relative in (False, True))
+    assert relative > plain + 0.2
 
 
 def test_one_query_for_each_node():
@@ -295,8 +329,9 @@ def test_progress(capsys):
 
 def test_repr():
     assert repr(LinkTeller()) == 'LinkTeller(num_nodes=500, delta=0.01, seed=0)'
-    assert repr(LinkTeller(9, 0.5, 'secret', 3, True)) == (
-        "LinkTeller(num_nodes=9, delta=0.5, private='secret', seed=3)")
+    assert repr(LinkTeller(9, 0.5, 'secret', True, 3, True)) == (
+        "LinkTeller(num_nodes=9, delta=0.5, private='secret', relative=True, "
+        "seed=3)")
     data = random_graph(12, 20)
     assert LinkTeller().run(lambda x: x, data).attack == repr(LinkTeller())
 
@@ -335,12 +370,17 @@ def test_bad_arguments(kwargs, error, message):
      "torch.sparse_coo torch.float32 of shape [12, 2])"),
     ({'edge_index': torch.tensor([[0], [12]])}, ValueError, "'edge_index' must "
      "hold nodes from 0 to 11 (got [0, 12] in column 0)"),
-    ({'edge_private': torch.ones(40)}, ValueError, "'edge_private' must be "
-     "boolean, one entry for each of the 40 columns of 'edge_index' (got "
-     "torch.float32 of shape [40])"),
+    ({'x': torch.full((12, 2), torch.inf)}, ValueError, "'x' must be finite "
+     "(got [inf, inf] in row 0)"),
+    ({'edge_private': torch.ones(40)}, ValueError, "'edge_private' must be a "
+     "boolean tensor, one entry for each of the 40 columns of 'edge_index' "
+     "(got torch.float32 of shape [40])"),
     ({'edge_private': torch.ones(3).bool()}, ValueError, "'edge_private' must "
-     "be boolean, one entry for each of the 40 columns of 'edge_index' (got "
-     "torch.bool of shape [3])"),
+     "be a boolean tensor, one entry for each of the 40 columns of "
+     "'edge_index' (got torch.bool of shape [3])"),
+    ({'edge_private': [True] * 40}, ValueError, "'edge_private' must be a "
+     "boolean tensor, one entry for each of the 40 columns of 'edge_index' "
+     "(got 'list')"),
     # No private edges: none at all, public ones, self-loops, one node.
     ({'edge_index': torch.empty(2, 0).long()}, ValueError,
      "'edge_index' must hold private edges between some of the 12 probed "
@@ -390,3 +430,13 @@ def test_bad_targets(target, message):
     with pytest.raises(ValueError) as info:
         LinkTeller().run(target, random_graph(12, 20))
     assert str(info.value) == message
+
+
+@pytest.mark.parametrize('target, data, name', [
+    (lambda x: x, HeteroData(), "'data' must be a graph.*'HeteroData'"),
+    (lambda x: x, torch.ones(3, 2), "'data' must be a graph.*'Tensor'"),
+    (torch.ones(3, 2), random_graph(12, 20), "'target' must .*'Tensor'"),
+])
+def test_what_is_no_graph_or_no_model(target, data, name):
+    with pytest.raises(TypeError, match=name):
+        LinkTeller().run(target, data)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from tests.conftest import FALSE_ALARM
 from torch_geometric_dp.attacks import (
@@ -384,7 +384,18 @@ def test_refuses_odd_answers(answer, words):
     with pytest.raises(ValueError, match=f"'target' .*{words}"):
         MembershipInference(remembers).run(answer, data)
     with pytest.raises(ValueError, match=f"'fit' .*{words}"):
-        MembershipInference(lambda train: answer).run(answer, data)
+        MembershipInference(lambda train: answer).run(remembers(data), data)
+
+
+def test_refuses_what_is_no_graph_or_no_model():
+    data = graph()
+    with pytest.raises(TypeError, match="'data' must be a graph.*HeteroData"):
+        MembershipInference(remembers).run(remembers(data), HeteroData())
+    # Before any shadow is trained, which takes long.
+    with pytest.raises(TypeError, match="'target' must give a model.*'int'"):
+        MembershipInference(lambda train: 1 / 0).run(5, data)
+    with pytest.raises(TypeError, match="'fit' must give a model.*NoneType"):
+        MembershipInference(lambda train: None).run(remembers(data), data)
 
 
 def test_refuses_other_classes():
@@ -400,6 +411,9 @@ def test_refuses_odd_arguments():
     for number in (0, 2, 3, 5, -1, 1.0, True):
         with pytest.raises(ValueError, match="'num_shadows'"):
             MembershipInference(remembers, num_shadows=number)
+    for seed in (-1, 0.5, 'one'):
+        with pytest.raises(ValueError, match="'seed' must be an integer"):
+            MembershipInference(remembers, seed=seed)
     for epsilon in (0, -1.0, math.inf):
         with pytest.raises(ValueError, match="'epsilon'"):
             MembershipInference.bounds(epsilon)

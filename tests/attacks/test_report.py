@@ -46,4 +46,21 @@ def test_curve():
                          scores=np.array([1.0, 0.0]))
     ax = found.plot()
     assert ax.get_title() == 'Guess' and ax.get_xscale() == 'log'
-    assert ax.lines[0].get_ydata().tolist() == [0.0, 1.0, 1.0]
+    false, true = ax.lines[0].get_data()
+    assert true[false == 0].tolist() == [0.0, 1.0]
+    assert false[-1] == 1 and (true[false > 0] == 1).all()
+
+
+def test_curve_says_what_the_numbers_say():
+    # One true suspicion is sure, and all else is tied: the curve has two
+    # corners, far apart, and between them it is straight on plain axes alone.
+    pytest.importorskip('matplotlib').use('Agg')
+    truth, scores = np.arange(1000) < 100, (np.arange(1000) < 1).astype(float)
+    numbers = scored_numbers(truth, scores)
+    ax = ScoredReport('Guess', numbers, {}, (), truth, scores).plot()
+    false, true = ax.lines[0].get_data()
+    assert (np.diff(false) >= 0).all() and (np.diff(true) >= 0).all()
+    seen = np.exp(np.interp(np.log(0.01), np.log(false[2:]),
+                            np.log(true[2:])))  # As on the axes.
+    assert numbers['TPR at 1% FPR'] == pytest.approx(0.01 + 0.99 * 0.01)
+    assert seen == pytest.approx(numbers['TPR at 1% FPR'], rel=1e-3)

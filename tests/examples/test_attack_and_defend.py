@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -34,11 +35,22 @@ def test_table(example, reports):
     cells = re.findall('<td.*?>(.*?)</td>', rows[1])
     assert cells == ['Who &lt;is&gt; it?', 'AUC', '0.987', '0.500', '0.123',
                      '0.500']
+    assert rows[0].count('<th class="n">') == rows[1].count('<td class="n">')
+
+
+def test_no_minus_before_zero(example):
+    assert example.row(['a', -0.0001, -0.01]) == (
+        '<tr><td>a</td><td class="n">0.000</td><td class="n">-0.010</td></tr>')
 
 
 def test_section(example, reports):
     text = example.section(*next(iter(reports.items())))
-    assert 'Guess(&lt;1&gt;)' in text and 'a &amp; b' in text
+    assert 'a &amp; b' in text
+    # Two attacks where they differ.
+    assert text.count('<p class="knew">Guess(&lt;1&gt;). The attacker') == 1
+    one, two = reports['Who <is> it?']
+    text = example.section('It', [one, replace(two, attack='Guess(2)')])
+    assert 'Guess(&lt;1&gt;), then Guess(2). The attacker' in text
     # All figures are a part of the page.
     assert re.findall('src="([^,]*),', text) == ['data:image/png;base64'] * 2
 

@@ -35,3 +35,27 @@ class Attack(ABC):
             data (Data): The raw graph. The attacker sees no more of it than
                 the report says that he knew.
         """
+
+
+def check_graph(data: Any, name: str) -> None:
+    """Raises an error that names what should be a graph of one kind of nodes.
+
+    .. code-block:: python
+
+        check_graph(Data(num_nodes=3), 'data')
+    """
+    if not isinstance(data, Data):
+        raise TypeError(f"'{name}' must be a graph, an instance of 'Data' "
+                        f"(got '{type(data).__name__}')")
+
+
+def check_model(model: Any, name: str) -> None:
+    """Raises an error that names what should answer questions.
+
+    .. code-block:: python
+
+        check_model(torch.nn.Linear(3, 2), 'target')
+    """
+    if not callable(model):
+        raise TypeError(f"'{name}' must give a model, which is a function "
+                        f"(got '{type(model).__name__}')")

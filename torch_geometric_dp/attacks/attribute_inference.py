@@ -1,4 +1,6 @@
 from importlib import import_module
+from math import isfinite
+from numbers import Real
 from typing import Any, Optional
 
 import numpy as np
@@ -86,7 +88,7 @@ class AttributeInference(Attack):
                  seed: int = 0) -> None:
         self.field = field
         self.column = check_integer('column', column, 0)
-        self.above = None if above is None else float(above)
+        self.above = None if above is None else _finite('above', above)
         self.withhold = bool(withhold)
         self.known = known
         self.neighbours = bool(neighbours)
@@ -113,7 +115,7 @@ class AttributeInference(Attack):
         everything = torch.cat([released, shown], dim=1)
         public, options = torch.empty(len(truth), 0), [shown, everything]
         if self.neighbours:
-            knew.append('the edges')
+            knew.append('the edges of the target')
             near = Neighbourhood(target)
             hot = torch.from_numpy(truth[:, None] == values).double()
             public = torch.cat(near.known_mean(hot, known), dim=1)
@@ -219,6 +221,12 @@ class AttributeInference(Attack):
         return (f"{self.__class__.__name__}({', '.join(args)}, "
                 f"known='{self.known}', neighbours={self.neighbours}, "
                 f"seed={self.seed})")
+
+
+def _finite(name: str, value: Any) -> float:
+    if not isinstance(value, Real) or not isfinite(value):
+        raise ValueError(f"'{name}' must be a finite number (got {value!r})")
+    return float(value)
 
 
 def _accuracy(likely: Array, frequent: Array, values: Array,

@@ -41,8 +41,10 @@ _CELLS = 2**22  # Distances go in blocks, so that memory stays bounded.
 Blocks = Mapping[str, Tensor]  # Inputs by name, with one row for each node.
 Evidence = tuple[float, float]
 
-# How much each counts: what explains the release, and what is near.
-EVIDENCE: tuple[Evidence, ...] = ((1.0, 0.0), (1.0, 1.0), (0.0, 1.0))
+# How much each counts: what explains the release, and what is near. The two
+# say the same in part, so their sum may say it too often.
+EVIDENCE: tuple[Evidence, ...] = ((1.0, 1.0), (1.0, 0.5), (1.0, 0.25),
+                                  (1.0, 0.1), (1.0, 0.0), (0.0, 1.0))
 
 
 class Linear:
@@ -175,10 +177,10 @@ class Decoder:
     """Learns to decode from examples.
 
     Args:
-        blocks (dict): The inputs of all examples, by name; the first of them is
-            the released row, which the outputs are to explain.
+        blocks (dict): The inputs of all examples, by name.
         x (Tensor): The outputs.
-        options (list): Names of inputs that may be used together.
+        options (list): Names of inputs that may be used together; the first of
+            those that are used is what the outputs are to explain.
         fit (Tensor): A boolean mask of the examples to learn from; the others
             decide.
         seed (int): The start of the network.
@@ -186,7 +188,6 @@ class Decoder:
     def __init__(self, blocks: Blocks, x: Tensor,
                  options: Sequence[tuple[str, ...]], fit: Tensor,
                  seed: int) -> None:
-        self._released = next(iter(blocks))
         self._options, self._seed, self.choice = options, seed, Choice()
         self._learn(select(blocks, fit), x[fit], select(blocks, ~fit), x[~fit])
         self._learn(blocks, x)
@@ -194,19 +195,21 @@ class Decoder:
     def _learn(self, blocks: Blocks, x: Tensor, others: Optional[Blocks] = None,
                truth: Optional[Tensor] = None) -> None:
         # Other examples, where there are some, decide about each stage.
-        choice, released = self.choice, blocks[self._released]
+        choice = self.choice
         if others is not None and truth is not None:
             errors = {names: _linear(blocks, names, x).best(
                 _join(others, names), truth) for names in self._options}
             choice.inputs = min(errors, key=lambda names: errors[names])
             choice.strength = errors[choice.inputs][1]
-            choice.forward_strength = _reverse(released, x).best(
-                truth, others[self._released])[1]
+            choice.forward_strength = _reverse(
+                self._explained(blocks), x).best(
+                    truth, self._explained(others))[1]
         self._examples, z = x, _join(blocks, choice.inputs)
         self._linear = _linear(blocks, choice.inputs, x)
         self._network = Network(self._linear.inputs(z), x - self._linear(
             z, choice.strength), self._seed)
-        self._forward = Forward(released, x, choice.forward_strength)
+        self._forward = Forward(self._explained(blocks), x,
+                                choice.forward_strength)
         if others is None or truth is None:
             self._network.train(choice.steps)
             return
@@ -217,12 +220,16 @@ class Decoder:
         choice.error, choice.mix = min((mean_square(
             direct + mix * (posterior - direct) - truth), mix)
             for mix in MIXES)
-        right = torch.arange(len(truth))
+        # Among all examples: out of a few, anything finds the right one.
+        candidates, right = torch.cat([truth, x]), torch.arange(len(truth))
         found = {}
         for choice.evidence in EVIDENCE:
-            guess = self.identify(others, truth)
+            guess = self.identify(others, candidates)
             found[choice.evidence] = int((guess == right).sum())
         choice.evidence = max(EVIDENCE, key=lambda weights: found[weights])
+
+    def _explained(self, blocks: Blocks) -> Tensor:
+        return blocks[self.choice.inputs[0]]
 
     def _direct(self, blocks: Blocks) -> Tensor:
         z = _join(blocks, self.choice.inputs)
@@ -230,7 +237,7 @@ class Decoder:
         return out + self._network(self._linear.inputs(z))
 
     def _posterior(self, blocks: Blocks) -> Tensor:
-        return self._forward.posterior_mean(blocks[self._released],
+        return self._forward.posterior_mean(self._explained(blocks),
                                             self._examples)
 
     def __call__(self, blocks: Blocks) -> Tensor:
@@ -247,14 +254,13 @@ class Decoder:
         """
         explains, near = self.choice.evidence
         found, size = [], _block_rows(candidates)
-        for released, decoded in zip(
-                torch.split(blocks[self._released], size),
-                torch.split(self(blocks), size)):
-            score = released.new_zeros(len(released), len(candidates))
+        for z, decoded in zip(torch.split(self._explained(blocks), size),
+                              torch.split(self(blocks), size)):
+            score = z.new_zeros(len(z), len(candidates))
             if explains > 0:
-                score += self._forward.log_likelihood(released, candidates)
+                score += explains * self._forward.log_likelihood(z, candidates)
             if near > 0:
-                score -= torch.cdist(decoded, candidates).square() / (
+                score -= near * torch.cdist(decoded, candidates).square() / (
                     2 * max(self.choice.error, 1e-18))
             found.append(score.argmax(dim=1))
         return torch.cat(found)

@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -73,7 +73,8 @@ class FeatureReconstruction(Attack):
     def __init__(self, known: str = 'train_mask', neighbours: bool = True,
                  picture: Optional[tuple[int, int]] = None,
                  seed: int = 0) -> None:
-        if picture is not None and len(picture) != 2:
+        if picture is not None and (not isinstance(picture, Sequence)
+                                    or len(picture) != 2):
             raise ValueError(f"'picture' must be a height and a width "
                              f"(got {picture!r})")
         self.known = known
@@ -103,7 +104,7 @@ class FeatureReconstruction(Attack):
         blocks = {'released': released}
         options: list[tuple[str, ...]] = [('released', )]
         if self.neighbours:
-            knew.append('the edges')
+            knew.append('the edges of the target')
             near = Neighbourhood(target)
             public = dict(zip(('known', 'count'),
                               near.known_mean(raw, known)))

@@ -13,6 +13,7 @@ from torch_geometric.utils import (
     to_undirected,
 )
 
+from torch_geometric_dp.attacks.attack import check_graph
 from torch_geometric_dp.mechanisms.pairs import check_edge_index
 
 LEAST_KNOWN = 5  # A fifth of them is for validation.
@@ -44,9 +45,7 @@ def rows(data: Any, name: str, field: str = 'x') -> Tensor:
     """A field of a graph as a finite matrix of doubles; a vector is one
     column.
     """
-    if not isinstance(data, Data):
-        raise TypeError(f"'{name}' must be a graph, an instance of 'Data' "
-                        f"(got '{type(data).__name__}')")
+    check_graph(data, name)
     values = data.get(field)
     if not isinstance(values, Tensor):
         raise TypeError(f"'{name}' must have a tensor '{field}' "

@@ -10,7 +10,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 from tqdm import tqdm
 
-from torch_geometric_dp.attacks.attack import Attack
+from torch_geometric_dp.attacks.attack import (
+    Attack,
+    check_graph,
+    check_model,
+)
 from torch_geometric_dp.attacks.report import ScoredReport, scored_numbers
 from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
 from torch_geometric_dp.mechanisms.pairs import (
@@ -45,6 +49,17 @@ class LinkTeller(Attack):
     and further ones weaken it. So the score of a pair is its influence, the
     mean of both directions, :math:`(I_{u \to v} + I_{v \to u}) / 2`.
 
+    Influence also grows with the features of who is changed, and fades where an
+    answer is beyond doubt. Both are felt by a node itself as well, so with
+    :obj:`relative`, a step beyond the paper, the score is
+
+    .. math::
+        \sqrt{\frac{I_{u \to v} \, I_{v \to u}}{I_{u \to u} \,
+        I_{v \to v}}}
+
+    which is one for each edge of a linear GCN layer, and stronger where
+    probabilities are served.
+
     **What he knows:** the features, the public edges and, for the precision,
     how many private edges there are. He probes a random sample of the nodes,
     one query for each of them, and suspects all pairs among them that have no
@@ -70,7 +85,8 @@ class LinkTeller(Attack):
     .. note::
         A target that scales rows to a norm of its own does not see that one
         grew, nor does it see growth in a row of zeros. Answers that are rounded
-        ask for a larger :obj:`delta`.
+        ask for a larger :obj:`delta`. Of an edge that is served in one
+        direction alone, :obj:`relative` sees nothing.
 
     Args:
         num_nodes (int, optional): How many nodes to probe; all, if there are no
@@ -81,6 +97,8 @@ class LinkTeller(Attack):
         private (str, optional): The name of a boolean edge field that selects
             the private edges. In a graph without that field, all edges are
             private. (default: :obj:`"edge_private"`)
+        relative (bool, optional): If set to :obj:`True`, influence is compared
+            with that of nodes on themselves. (default: :obj:`False`)
         seed (int, optional): Which nodes are probed. (default: :obj:`0`)
         progress (bool, optional): If set to :obj:`True`, shows a progress bar.
             (default: :obj:`False`)
@@ -101,8 +119,8 @@ class LinkTeller(Attack):
         best = pairs[:, raw.scores.argmax()]   # the pair it is surest of
     """
     def __init__(self, num_nodes: int = 500, delta: float = 0.01,
-                 private: str = 'edge_private', seed: int = 0,
-                 progress: bool = False) -> None:
+                 private: str = 'edge_private', relative: bool = False,
+                 seed: int = 0, progress: bool = False) -> None:
         self.num_nodes = check_integer('num_nodes', num_nodes, 2)
         self.delta = check_epsilon(delta, 'delta')
         if not isinstance(private, str):
@@ -110,6 +128,7 @@ class LinkTeller(Attack):
                             f"field, such as 'edge_private' "
                             f"(got '{type(private).__name__}')")
         self.private = private
+        self.relative = bool(relative)
         self.seed = check_integer('seed', seed, 0)
         self.progress = bool(progress)
 
@@ -124,6 +143,7 @@ class LinkTeller(Attack):
             data (Data): The raw graph: :obj:`x`, :obj:`edge_index` and, where
                 some edges are public, the field :obj:`private`.
         """
+        check_model(target, 'target')
         nodes, chosen, truth = self._candidates(data)
         public = self._pairs(data)[1]
         scores = self._influences(target, data.x.detach(), nodes)[chosen]
@@ -161,6 +181,7 @@ class LinkTeller(Attack):
 
     def _pairs(self, data: Data) -> tuple[Pairs, Pairs]:
         # The private and the public ones; a pair that has both is public.
+        check_graph(data, 'data')
         for name in ('x', 'edge_index'):
             if data.get(name) is None:
                 raise ValueError(f"'{name}' is missing (got the fields "
@@ -171,14 +192,21 @@ class LinkTeller(Attack):
             raise ValueError(f"'x' must be dense floating-point numbers of "
                              f"shape [num_nodes, num_features] (got {x.layout} "
                              f"{x.dtype} of shape {list(x.shape)})")
+        if not x.isfinite().all():
+            row = int((~x.isfinite()).any(dim=1).int().argmax())
+            raise ValueError(f"'x' must be finite (got {x[row].tolist()} in "
+                             f"row {row})")
         check_edge_index(edge_index, len(x))
         if mask is None:
             mask = torch.ones(edge_index.size(1), dtype=torch.bool)
-        if mask.dtype != torch.bool or mask.shape != edge_index.shape[1:]:
+        if (not isinstance(mask, Tensor) or mask.dtype != torch.bool
+                or mask.shape != edge_index.shape[1:]):
+            got = (f'{mask.dtype} of shape {list(mask.shape)}' if isinstance(
+                mask, Tensor) else f"'{type(mask).__name__}'")
             raise ValueError(
-                f"'{self.private}' must be boolean, one entry for each of the "
-                f"{edge_index.size(1)} columns of 'edge_index' (got "
-                f"{mask.dtype} of shape {list(mask.shape)})")
+                f"'{self.private}' must be a boolean tensor, one entry for "
+                f"each of the {edge_index.size(1)} columns of 'edge_index' "
+                f"(got {got})")
         mask = mask.to(edge_index.device)
         private, public = (to_pairs(edge_index[:, part])
                            for part in (mask, ~mask))
@@ -193,21 +221,27 @@ class LinkTeller(Attack):
             warnings.warn("'target' answers one question in two ways: its "
                           "noise hides influences. If that is dropout, put the "
                           "model into eval mode", stacklevel=3)
-        out = np.zeros(num_pairs(len(nodes)))
-        places = torch.arange(len(nodes))
-        for i in tqdm(places, desc='probes', disable=not self.progress):
+        influence = np.zeros((len(nodes), len(nodes)))
+        probes = tqdm(nodes, desc='probes', disable=not self.progress)
+        for node, row in zip(probes, influence):
             probe = x.clone()
-            probe[nodes[i]] *= 1 + self.delta
+            probe[node] *= 1 + self.delta
             change = _ask(target, probe, nodes) - answers
-            others = places[places != i]
-            numbers = pair_numbers(torch.stack([others, i.expand_as(others)]))
-            out[numbers] += (change.norm(dim=1)[others] / self.delta).numpy()
-        return out / 2
+            row[:] = change.norm(dim=1) / self.delta
+        u, v = from_pairs(np.arange(num_pairs(len(nodes)))).numpy()
+        out: NDArray[np.float64] = (influence[u, v] + influence[v, u]) / 2
+        if self.relative:
+            own = influence[u, u] * influence[v, v]
+            out = np.sqrt(np.divide(influence[u, v] * influence[v, u], own,
+                                    out=np.zeros_like(own), where=own > 0))
+        return out
 
     def __repr__(self) -> str:
         args = [f'num_nodes={self.num_nodes}', f'delta={self.delta}']
         if self.private != 'edge_private':
             args.append(f"private='{self.private}'")
+        if self.relative:
+            args.append('relative=True')
         args.append(f'seed={self.seed}')
         return f"{self.__class__.__name__}({', '.join(args)})"
 

@@ -34,7 +34,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import MLP
 
-from torch_geometric_dp.attacks.attack import Attack
+from torch_geometric_dp.attacks.attack import (
+    Attack,
+    check_graph,
+    check_model,
+)
 from torch_geometric_dp.attacks.report import ScoredReport, scored_numbers
 from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
 
@@ -86,8 +90,8 @@ class MembershipInference(Attack):
 
         def fit(graph):   # remembers its rows
             def model(other):
-                distance = torch.cdist(other.x, graph.x).min(dim=1).values
-                return torch.stack([distance, -distance], dim=1)
+                same = (other.x[:, None] == graph.x).all(dim=2).any(dim=1)
+                return torch.stack([5.0 * same, -5.0 * same], dim=1)
             return model
 
         data.y = data.y % 2
@@ -113,7 +117,7 @@ class MembershipInference(Attack):
         self.members, self.shadow = members, shadow
         self.num_shadows = int(num_shadows)
         self.knows_labels = bool(knows_labels)
-        self.seed = int(seed)
+        self.seed = check_integer('seed', seed, 0)
 
     @staticmethod
     def bounds(epsilon: float, delta: float = 0.0) -> dict[str, float]:
@@ -142,13 +146,13 @@ class MembershipInference(Attack):
         member, own = self._masks(data)
         truth = member[~own].numpy()
         shadows, judged = data.subgraph(own), data.subgraph(~own)
+        answers = self._looks(target, judged, 'target')
         inside = self._halves(shadows.num_nodes)
         models = [self._train(shadows, half) for half in inside]
         seen = torch.stack([self._looks(model, shadows, 'fit')
                             for model in models])
         unseen = torch.stack([self._looks(model, judged, 'fit')
                               for model in models])
-        answers = self._looks(target, judged, 'target')
         if answers.size(1) != seen.size(2):
             raise ValueError("'target' must answer with as many classes as the "
                              "models that 'fit' trains")
@@ -181,6 +185,7 @@ class MembershipInference(Attack):
                 f'the {known} of all candidates')
 
     def _masks(self, data: Data) -> tuple[Tensor, Tensor]:
+        check_graph(data, 'data')
         masks = []
         for name in (self.members, self.shadow):
             mask, rows = data.get(name), data.num_nodes
@@ -238,6 +243,7 @@ class MembershipInference(Attack):
 
     def _looks(self, model: Model, graph: Data, name: str) -> Tensor:
         # How sure the answers are, in several ways, and how wrong.
+        check_model(model, name)
         out = model(self._question(graph))
         rows = graph.num_nodes
         if (not isinstance(out, Tensor) or not out.is_floating_point()

@@ -16,7 +16,8 @@ class AttackReport:
         attack (str): What attacked.
         numbers (dict): How well it went.
         baseline (dict): The same numbers for an attacker who knows as much,
-            but may not touch the target: what is above that is leaked.
+            but may not touch the target, or no more of it than is public
+            anyway: what is above that is leaked.
         knew (tuple of str): What the attacker knew.
 
     .. code-block:: python
@@ -93,13 +94,17 @@ class ScoredReport(AttackReport):
         """
         ax = _axes(ax)
         false, true, _ = metrics().roc_curve(self.truth, self.scores)
-        ax.plot(false, true, label='attack')
-        line = np.geomspace(1e-3, 1, 50)
+        line = np.geomspace(1e-3, 1, 200)
+        # Ties are straight on plain axes, and so not on these: more points.
+        at = np.searchsorted(false, line, side='right')
+        ax.plot(np.insert(false, at, line),
+                np.insert(true, at, np.interp(line, false, true)),
+                label='attack')
         ax.plot(line, line, color='gray', ls=':', label='guessing')
-        ax.set(xscale='log', yscale='log', xlim=(1e-3, 1), ylim=(1e-3, 1.05),
+        ax.set(xscale='log', yscale='log', xlim=(1e-3, 1), ylim=(1e-3, 1.3),
                xlabel='false positive rate', ylabel='true positive rate',
                title=self.attack.split('(')[0])
-        ax.legend(fontsize='small')
+        ax.legend(fontsize='small', loc='lower right')
         return ax
 
 
