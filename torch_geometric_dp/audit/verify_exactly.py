@@ -55,8 +55,9 @@ from torch_geometric_dp.mechanisms.column_mechanism import (
 )
 from torch_geometric_dp.mechanisms.gaussian import gaussian_delta
 from torch_geometric_dp.mechanisms.lap_graph import _SCORES
+from torch_geometric_dp.mechanisms.sparse import to_csr
 from torch_geometric_dp.nn import NAP
-from torch_geometric_dp.nn.adjacency import distinct_edges, to_csr
+from torch_geometric_dp.nn.adjacency import distinct_edges
 from torch_geometric_dp.noise import WORD, _board, _laplace_grid
 from torch_geometric_dp.transforms.private_transform import PrivateTransform
 
@@ -334,7 +335,8 @@ def _star_loss(layer: NAP, star: Canary) -> float:
     for side in (True, False):
         data = star.graph(np.array([side]))
         x, edges = data.x, distinct_edges(data.edge_index, data.num_nodes)
-        adjacency = to_csr(edges, data.num_nodes, torch.double)
+        adjacency = to_csr(edges, data.num_nodes, torch.ones(
+            edges.size(1), dtype=torch.double))
         sums.append(layer.message_and_aggregate(adjacency,
                                                 mechanism.to_steps(x)))
         scales.append(layer._scale(x, edges, None).view(-1, 1))
