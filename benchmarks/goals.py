@@ -253,9 +253,11 @@ def accused(stored):
 def exact(stored):
     rows = [row for row in audit_rows(stored, '## Promises that are kept')
             if row['exact'] != 'not listed']
-    worst = max(float(row['exact']) - float(row['claimed']) for row in rows)
-    return Answer(f'{len(rows)} mechanisms, at most {worst:+.1g} off',
-                  worst <= 1e-9)
+    shares = [float(row['exact']) / float(row['claimed']) for row in rows]
+    used = sum(share > 1 - 1e-5 for share in shares)
+    return Answer(f'{len(rows)} mechanisms, {used} of which use it up, and the '
+                  f'rest {min(shares):.3f} of it at the least',
+                  max(shares) <= 1)
 
 
 def link_teller(stored, graph, served, share, epsilon=None):
@@ -353,8 +355,13 @@ GOALS = (
              'test_one_release_over_epochs_and_workers',
              'transforms/test_private_transform.py::'
              'test_the_second_instance_is_refused_before_it_draws')),
-    Goal(FEATURES, 'every mechanism that can be listed has the stated epsilon '
-         'to 1e-9, and never more', exact),
+    Goal(FEATURES, 'no mechanism that can be listed has more than the stated '
+         'epsilon', exact),
+    Goal(FEATURES, '... and FeatureRR and its family have it to 1e-9 '
+         '(DuchiMulti with an even number of columns to 1e-6)', in_tests(
+             *(f'mechanisms/test_{name}.py::test_exact_epsilon' for name in (
+                 'feature_rr', 'duchi', 'duchi_multi', 'three_outputs',
+                 'hybrid', 'multi_bit')))),
     Goal(FEATURES, 'continuous ones: the ratio stays under e^epsilon on the '
          'grid, and reaches it', in_tests(
              'mechanisms/test_piecewise.py::test_exact_epsilon',
