@@ -1,6 +1,7 @@
 
 import pytest
 import torch
+from torch_geometric.explain.algorithm.utils import set_masks
 
 from benchmarks.papers.aca import embeddings
 from tests.nn.forms import FORMS, ring
@@ -26,6 +27,22 @@ def test_forms_of_edges(form):
     layer = ACA(3, 0.3)
     expected = layer(h0, graph())
     assert torch.allclose(layer(h0, form(graph(), 7)), expected, atol=1e-6)
+
+
+def test_messages_and_products_are_the_same():
+    # With repeated edges, and their gradients; explanations need messages.
+    torch.manual_seed(0)
+    edges = torch.cat([graph(), graph()[:, :3]], dim=1)
+    rows, layers = torch.randn(7, 3), (ACA(3, 0.3), ACA(3, 0.3))
+    set_masks(layers[1], torch.ones(edges.size(1)), edges, apply_sigmoid=False)
+    out = []
+    for layer in layers:
+        h0 = rows.clone().requires_grad_()
+        h = layer(h0, edges)
+        (h * torch.arange(3)).sum().backward()
+        out.append((h, h0.grad, layer.tau.grad))
+    for one, other in zip(*out):
+        assert torch.allclose(one, other, atol=1e-5)
 
 
 def test_distance_zero():
