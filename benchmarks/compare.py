@@ -4,8 +4,8 @@ Ratios, exponents and memory are compared, never times. It ends with 1 if one of
 ours is worse: a speed that has lost more than 30% against a peer, a cost that
 has grown by more than 30% (memory: and 16 MiB, which is what a process has by
 chance), an exponent that has grown by more than 0.1. What is missing in one of
-the two is said. A quick run has other sizes, and is compared with another quick
-one alone.
+the two is said, and so is another machine, on which ratios are others, too. A
+quick run has other sizes, and is compared with another quick one alone.
 """
 import argparse
 import sys
@@ -62,6 +62,17 @@ def compare(old, new):
     return worse, missing, len(old.keys() & new.keys())
 
 
+def machines(old, new):
+    """A line for what the machines differ in."""
+    facts = [{fact for suite in suites.values()
+              for fact in suite.machine.items()} for suites in (old, new)]
+    if facts[0] == facts[1]:
+        return []
+    lists = [', '.join(f'{name} {value}' for name, value in sorted(
+        part, key=str)) for part in (facts[0] - facts[1], facts[1] - facts[0])]
+    return [f"not the same machine: {' / '.join(lists)}"]
+
+
 def shown(key):
     suite, task, name, against = key
     return f'{suite}: {task}: {name}' + (f' against {against}' if against
@@ -78,8 +89,9 @@ def main(arguments=None):
     for path in (args.old, args.new):
         if not path.exists():
             parser.error(f'there is no file {path}')
-    worse, missing, common = compare(load(args.old), load(args.new))
-    print('\n'.join([*missing, *worse,
+    old, new = load(args.old), load(args.new)
+    worse, missing, common = compare(old, new)
+    print('\n'.join([*machines(old, new), *missing, *worse,
                      f'{common} measures in both, {len(worse)} of them worse, '
                      f'{len(missing)} in one alone']))
     if common == 0:

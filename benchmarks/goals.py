@@ -320,7 +320,7 @@ def pictures(stored):
 def diagnostic(stored):
     rows = stored.rows('hrg', 'two METIS, two random', 'split R-hat')
     seen = sum(row.unit == '(warned)' for row in rows)
-    return Answer(f'R-hat {min(row.value for row in rows):.0f} to '
+    return Answer(f'R-hat {min(row.value for row in rows):.2g} to '
                   f'{max(row.value for row in rows):.0f}, warned in {seen} of '
                   f'{len(rows)}', seen == len(rows))
 
@@ -422,8 +422,9 @@ GOALS = (
          'within the intervals of Cora at 0.5 and Student at 1'),
     Goal(RGNN, 'GRRFS at least 15 times as fast as a loop over the columns',
          measured('reconstruction', '^GRRFS, . values', against='loop')),
-    Goal(RGNN, 'reconstruction at least 50 times', measured(
-        'reconstruction', '^reconstruction, ', against='loop')),
+    Goal(RGNN, 'reconstruction at least 50 times, with two threads for both',
+         measured('reconstruction', '^reconstruction, ', against='loop'),
+         'it is about as fast as the sparse products, which are the limit'),
     Goal(RGNN, 'reconstruction at least 0.5 times the speed of one sparse '
          'product a hop', measured('reconstruction', '^reconstruction, ',
                                    against='product')),

@@ -13,17 +13,25 @@ from tests.benchmarks.test_store import ROWS, SUITE
 @pytest.fixture
 def files(tmp_path):
     """A function that stores two suites, and compares them."""
-    def run(old, new, name='noise'):
+    def run(old, new, name='noise', **machine):
         paths = [tmp_path / 'old.json', tmp_path / 'new.json']
         save(paths[0], {'noise': replace(SUITE, rows=old)})
-        save(paths[1], {name: replace(SUITE, rows=new)})
+        save(paths[1], {name: replace(SUITE, rows=new, machine={
+            **SUITE.machine, **machine})})
         return main([str(path) for path in paths])
     return run
 
 
 def test_equal_files_pass(files, capsys):
     assert files(ROWS, ROWS) == 0
-    assert '3 measures in both, 0 of them worse' in capsys.readouterr().out
+    assert capsys.readouterr().out.startswith(
+        '3 measures in both, 0 of them worse')
+
+
+def test_another_machine_is_said(files, capsys):
+    assert files(ROWS, ROWS, cores=4, memory='8 GiB') == 0
+    assert 'not the same machine: cores 2 / cores 4, memory 8 GiB\n' in (
+        capsys.readouterr().out)
 
 
 @pytest.mark.parametrize('place, change, worse', [
