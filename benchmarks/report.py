@@ -175,8 +175,10 @@ def figure(suites, path):
         if 'nodes' in task and 'against' in task:
             allowed = np.log(sizes) / np.log(sizes[0]) * seconds[0]
             ax.plot(sizes, allowed, ':', color='gray', label='log n')
-            ax.set(xlabel='nodes', ylabel='seconds a step', title='a step of '
-                   'the chain')
+            ax.set(xlabel='nodes', ylabel='nanoseconds a step',
+                   title='a step of the chain')
+            # All of it lies within a decade, where there would be no tick.
+            ax.set_yticks(seconds, [f'{each * 1e9:.0f}' for each in seconds])
         ax.title.set_fontsize(10)
         ax.legend(fontsize='small', title='exponent')
         ax.grid(alpha=0.3)
