@@ -8,9 +8,9 @@ arrangements, uniformly, and goes there with probability
 
 .. math:: T = w_{pub} \mathcal{L}_{pub} + w_{pri} \mathcal{L}_{pri}
 
-is the target here and :math:`T'` the one there. In a large tree, a step picks
-among the nodes of a window; it stays for a number of steps that is fixed
-beforehand, then the next window follows, and so on around the tree.
+is the target here and :math:`T'` the one there. In a large tree, steps pick
+among the nodes of a window, as many steps as it has nodes (but four at least);
+then the next window follows, and so on around the tree.
 
 **Theorem.** The law of the dendrogram tends to the one with probabilities
 proportional to :math:`e^T`.
@@ -65,7 +65,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from torch_geometric_dp._jit import jit, multiply_high
+from torch_geometric_dp._jit import jit, multiply_high, prefetch
 from torch_geometric_dp.hrg.convergence import split_r_hat
 from torch_geometric_dp.hrg.dendrogram import Dendrogram, Path
 from torch_geometric_dp.hrg.edges import Ints, check_edges, neighbours
@@ -79,8 +79,7 @@ Node = Any  # An integer of any width.
 _RECORD_STEPS = 1024  # Steps from one record to the next, or n if n is more.
 _ROUND_RECORDS = 64  # Records from one look at the convergence to the next.
 _PATIENCE = 5  # Looks in a row that all must be good.
-_WINDOW = 512  # Nodes in a window.
-_STAY = 4  # Steps in a window, for each of its nodes.
+_WINDOW = 1024  # Nodes in a window, and steps until the next one.
 
 
 class Chains:
@@ -315,7 +314,7 @@ def _walk(state: _State, weights: Floats, words: Words, step: int, every: int,
     tree, terms, across = state.tree, state.terms, state.across
     n = state.order.size
     window = max(min(window, n - 2), 1)
-    stay = _STAY * window
+    stay = max(window, 4)
     # The last window may overlap the one before it.
     windows = max(n - 3, 0) // window + 1
     proposals = np.uint64(2 * window)
@@ -323,12 +322,13 @@ def _walk(state: _State, weights: Floats, words: Words, step: int, every: int,
     # Remainders of `step`, without a division in each step.
     turn, since_record = step % weights.shape[0], step % every
     current, since_window = step // stay % windows, step % stay
+    low = n + min(current * window, n - 2 - window)
     recorded = 0
     for i in range(0, words.size, 2):
         # A uniform integer below `proposals` (Lemire, 2019).
         if n > 2 and words[i] * proposals >= unfair:
             pick = np.int64(multiply_high(words[i], proposals))
-            r = n + min(current * window, n - 2 - window) + (pick >> 1)
+            r = low + (pick >> 1)
             p = tree[r, _PARENT]
             a, b = tree[r, _LEFT], tree[r, _RIGHT]
             s = tree[p, _LEFT]
@@ -368,6 +368,10 @@ def _walk(state: _State, weights: Floats, words: Words, step: int, every: int,
         if since_window == stay:
             current = current + 1 if current + 1 < windows else 0
             since_window = 0
+            low = n + min(current * window, n - 2 - window)
+            for node in range(low, low + window):  # Side by side in memory.
+                prefetch(tree, node)
+                prefetch(terms, node)
         since_record += 1
         if since_record == every:
             # Summed afresh, so that no error ever piles up.
