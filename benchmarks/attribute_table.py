@@ -161,6 +161,7 @@ def main():
         'TORCH_GEOMETRIC_DP_DATA' in os.environ])
     parser.add_argument('--out', type=Path, default=Path('benchmarks/results'))
     args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     tasks = args.tasks
     store = args.out / 'attributes.json'

@@ -76,6 +76,7 @@ def main():
                         'of it for edges, which take longer')
     parser.add_argument('--out', type=Path, default=Path('benchmarks/results'))
     args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     store = args.out / 'audit.json'
     results = json.loads(store.read_text()) if store.exists() else {}

@@ -157,6 +157,7 @@ def main():
                         help='of the nodes, known to the attacker')
     parser.add_argument('--out', type=Path, default=Path('benchmarks/results'))
     args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     store = args.out / 'pictures.json'
     results = json.loads(store.read_text()) if store.exists() else {}

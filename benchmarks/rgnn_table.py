@@ -310,6 +310,7 @@ def main():
     parser.add_argument('--study', choices=['backbone', 'alpha', 'hops'])
     parser.add_argument('--out', type=Path, default=Path('benchmarks/results'))
     args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
     args.graphs = args.graphs or (['citeseer'] if args.study else list(GROUPS))
     results = Results(args.out, args.seeds)
     if args.ablation:
