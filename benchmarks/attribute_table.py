@@ -20,6 +20,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks import rgnn_graphs
+from benchmarks.seeds import mean
 from torch_geometric_dp import plot
 from torch_geometric_dp.attacks import AttributeInference
 from torch_geometric_dp.datasets import DigitsGraph
@@ -117,8 +118,7 @@ def row(results, each, title, names, side, seeds):
     found = results[key(*each)][:seeds]
     shown = []
     for name in names:
-        values = [100 * run[side][name] for run in found]
-        shown.append(f'{np.mean(values):.1f} ± {plot.interval(values):.1f}')
+        shown.append(mean([run[side][name] for run in found]))
     epsilon = '' if side == 'baseline' or each[2] is None else f'{each[2]:g}'
     return f'| {title} | {epsilon} | ' + ' | '.join(shown) + ' |'
 

@@ -25,6 +25,7 @@ from torch_geometric.utils import coalesce, homophily
 from tqdm import tqdm
 
 from benchmarks.graphs import planetoid, split_by_tenths
+from benchmarks.seeds import mean
 from benchmarks.training import accuracy
 from torch_geometric_dp import plot, transforms
 from torch_geometric_dp.datasets import DigitsGraph
@@ -184,9 +185,7 @@ def shown(rows):
     if rows[0] is None:
         return 'too many edges'
     values, same, count = zip(*rows)
-    cell = f'{100 * np.mean(values):.1f}'
-    if len(rows) > 1:
-        cell += f' ± {100 * plot.interval(values):.1f}'
+    cell = mean(values)
     if count[0]:  # NAP releases none.
         alike = [s for s in same if s is not None] or [float('nan')]
         cell += f' ({np.mean(count):.0f}, {np.mean(alike):.2f})'

@@ -18,6 +18,7 @@ from torch_geometric.nn import MLP
 from tqdm import tqdm
 
 from benchmarks.graphs import EMBEDDING, GRAPHS
+from benchmarks.seeds import mean
 from benchmarks.training import accuracy
 from torch_geometric_dp import mechanisms, plot, transforms
 from torch_geometric_dp.explain import (
@@ -101,11 +102,11 @@ def table(results, graph):
              '| | ' + ' | '.join(f'{e:g}' for e in EPSILONS) + ' |',
              '|---' * (len(EPSILONS) + 1) + '|']
     for name in FREE:
-        cell = _cell(results[f'{graph}|{name}|0'])
+        cell = mean(results[f'{graph}|{name}|0'])
         lines.append(f'| {name} (epsilon {"inf" if "raw" in name else 0}) | ' +
                      ' | '.join([cell] * len(EPSILONS)) + ' |')
     for name in MECHANISMS:
-        cells = [_cell(results[f'{graph}|{name}|{e:g}']) for e in EPSILONS]
+        cells = [mean(results[f'{graph}|{name}|{e:g}']) for e in EPSILONS]
         lines.append(f'| {name} | ' + ' | '.join(cells) + ' |')
     for other in ('FeatureRR, homogeneous', None):
         cells = []
@@ -122,10 +123,6 @@ def table(results, graph):
         title = other or 'the best of the others'
         lines.append(f'| *{OURS}* less {title} | ' + ' | '.join(cells) + ' |')
     return '\n'.join(lines) + '\n'
-
-
-def _cell(values):
-    return f'{100 * np.mean(values):.1f} ± {100 * plot.interval(values):.1f}'
 
 
 def error_figure(path):

@@ -22,6 +22,7 @@ from torch_geometric.utils import index_to_mask
 from tqdm import tqdm
 
 from benchmarks.edge_table import load
+from benchmarks.seeds import mean
 from torch_geometric_dp import plot, transforms
 from torch_geometric_dp.attacks import LinkTeller
 from torch_geometric_dp.attacks.link_teller import similarities
@@ -182,14 +183,9 @@ def auc(truth, scores):
     return float(roc_auc_score(truth, scores)) if truth.any() else None
 
 
-def mean(values, digits=3):
+def entry(values, digits=3):
     values = [value for value in values if value is not None]
-    if not values:
-        return ''
-    text = f'{np.mean(values):.{digits}f}'
-    if len(values) > 1:
-        text += f' ± {plot.interval(values):.{digits}f}'
-    return text
+    return mean(values, digits, factor=1) if values else ''
 
 
 def table(results, share):
@@ -202,17 +198,17 @@ def table(results, share):
             '| served | epsilon | seeds | ' + ' | '.join(NUMBERS) + f' | {FAR} '
             '| released, of them true | accuracy |\n' + '|---' * 9 + '|\n')
     for (name, _, epsilon), values in rows.items():
-        shown = [mean([value[key] for value in values]) for key in NUMBERS]
+        shown = [entry([value[key] for value in values]) for key in NUMBERS]
         released = '' if epsilon is None else (
             f'{np.mean([value["released"] for value in values]):.0f}, '
             f'{np.mean([value["true"] for value in values]):.1f}')
         text += (f'| {name} | {"" if epsilon is None else f"{epsilon:g}"} '
                  f'| {len(values)} | ' + ' | '.join(shown) +
-                 f' | {mean([value[FAR] for value in values])} | {released} '
-                 f'| {mean([100 * v["accuracy"] for v in values], 1)} |\n')
-    free = [mean([value['baseline'][key] for value in some])
+                 f' | {entry([value[FAR] for value in values])} | {released} '
+                 f'| {entry([100 * v["accuracy"] for v in values], 1)} |\n')
+    free = [entry([value['baseline'][key] for value in some])
             for key in NUMBERS]
-    free.append(mean([value[f'baseline {FAR}'] for value in some]))
+    free.append(entry([value[f'baseline {FAR}'] for value in some]))
     text += (f'| *no target: similarity alone* | | {len(some)} | ' +
              ' | '.join(free) + ' | | |\n')
     if share < 1:
@@ -233,7 +229,7 @@ def halves(results):
         rows = results[f'half {cell}']
         most = 1 / (1 + np.exp(-2 * epsilon)) if epsilon else 1.0
         text += (f'| {cell[0]} | {"" if epsilon is None else f"{epsilon:g}"} '
-                 f'| {mean([row["AUC"] for row in rows])} | {most:.3f} |\n')
+                 f'| {entry([row["AUC"] for row in rows])} | {most:.3f} |\n')
     return text + '\n'
 
 

@@ -34,6 +34,7 @@ from benchmarks.nip_table import (
     PROJECTION,
     graph_of,
 )
+from benchmarks.seeds import mean
 from torch_geometric_dp.attacks import MembershipInference
 from torch_geometric_dp.nn.models import NIPGNN, ClassSumClassifier
 from torch_geometric_dp.nn.models.nip_gnn import public_signs
@@ -242,14 +243,6 @@ def result(name, method, seed):
                     'test': float(right[~member].mean())}
 
 
-def _cell(rows, key, digits=1):
-    values = [row[key] for row in rows]
-    text = f'{100 * np.mean(values):.{digits}f}'
-    if len(values) > 1:
-        text += f' ± {100 * interval(values):.{digits}f}'
-    return text
-
-
 def table(results, name, seeds):
     head = ['', 'published', 'accuracy', 'AUC', 'TPR at 1% FPR',
             'accuracy, 4 shadows', 'AUC, 4 shadows', 'TPR, 4 shadows',
@@ -264,7 +257,8 @@ def table(results, name, seeds):
         printed = PUBLISHED.get(name, {}).get(method, '')
         label = method if len(rows) >= seeds else f'{method} ({len(rows)})'
         lines.append(f'| {label} | {printed} | ' +
-                     ' | '.join(_cell(rows, key) for key in keys) + ' |')
+                     ' | '.join(mean([row[key] for row in rows])
+                                for key in keys) + ' |')
     for method in THEIRS:
         printed = PUBLISHED.get(name, {}).get(method, '')
         lines.append(f'| *{method}* | {printed} |' + ' |' * len(keys))

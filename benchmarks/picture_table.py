@@ -18,6 +18,7 @@ import torch
 from sklearn.neighbors import KNeighborsClassifier
 from tqdm import tqdm
 
+from benchmarks.seeds import mean
 from torch_geometric_dp import plot
 from torch_geometric_dp.attacks import FeatureReconstruction
 from torch_geometric_dp.attacks.feature_reconstruction import pictures
@@ -78,9 +79,7 @@ def key(epsilon, neighbours, share):
 
 def cell(values, name):
     factor = 1 if name == 'mean squared error' else 100
-    digits = 4 if factor == 1 else 1
-    return (f'{factor * np.mean(values):.{digits}f} ± '
-            f'{factor * plot.interval(values):.{digits}f}')
+    return mean(values, 4 if factor == 1 else 1, factor)
 
 
 def table(results, neighbours, share, seeds):

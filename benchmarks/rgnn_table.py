@@ -31,6 +31,7 @@ from benchmarks.rgnn_models import (
     release,
     rgnn,
 )
+from benchmarks.seeds import mean
 from torch_geometric_dp import plot
 
 matplotlib.use('Agg')
@@ -111,9 +112,7 @@ class Results:
         values = self.get(key)
         if not values:
             return 'not run'
-        text = f'{100 * np.mean(values):.1f}'
-        if len(values) > 1:
-            text += f' ± {100 * plot.interval(values):.1f}'
+        text = mean(values)
         return text if len(values) == self.seeds else f'{text} ({len(values)})'
 
 

@@ -16,12 +16,12 @@ import warnings
 from pathlib import Path
 
 import matplotlib
-import numpy as np
 import torch
 from torch_geometric.utils import homophily
 from tqdm import tqdm
 
 from benchmarks.edge_table import RELEASES, load
+from benchmarks.seeds import mean
 from torch_geometric_dp import plot, transforms
 from torch_geometric_dp.metrics import degree_distance, random_walk_distance
 
@@ -114,8 +114,7 @@ def _cell(values, digits):
     values = [value for value in values if value == value]  # No edges: NaN.
     if not values:
         return '-'
-    half = f' ± {plot.interval(values):.{digits}f}' if values[1:] else ''
-    return f'{np.mean(values):.{digits}f}{half}'
+    return mean(values, digits, factor=1)
 
 
 def figure(results, graph, epsilon, seeds, path):
