@@ -45,6 +45,19 @@ def test_messages_and_products_are_the_same():
         assert torch.allclose(one, other, atol=1e-5)
 
 
+@pytest.mark.parametrize('dtype', [torch.half, torch.bfloat16, torch.double])
+def test_precision(dtype):
+    h0 = torch.randn(7, 3)
+    layer = ACA(3, 0.3)
+    expected = layer(h0, graph())
+    out = layer(h0.to(dtype), graph())
+    assert out.dtype == dtype
+    assert torch.allclose(out.float(), expected, atol=0.05)
+    if dtype != torch.double:
+        with torch.autocast('cpu', dtype=dtype):
+            assert torch.allclose(layer(h0, graph()), expected, atol=0.05)
+
+
 def test_distance_zero():
     # On a ring, equal embeddings do not move.
     h0 = torch.ones(6, 4, requires_grad=True)

@@ -71,10 +71,10 @@ def frequency_estimate(shares: Tensor, keep: Number, other: Number,
     if total is None:
         total = shares.sum(dim=-1, keepdim=True)
     if not isinstance(total, Tensor):
-        return (shares - total * other).div_(total * (keep - other))
+        return (shares - total * other) / (total * (keep - other))
     nothing = total == 0
     shares = shares / total.masked_fill(nothing, 1)
-    return (shares - other).div_(keep - other).masked_fill_(nothing, 0)
+    return ((shares - other) / (keep - other)).masked_fill(nothing, 0)
 
 
 def frequency_variance(shares: Tensor, count: Number, keep: Number,

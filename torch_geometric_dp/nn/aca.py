@@ -83,13 +83,20 @@ class ACA(MessagePassing):
         out = gcn_norm(edge_index, None, h0.size(0), dtype=h0.dtype)
         if isinstance(out, SparseTensor):
             out = out, None
-        elif out[1] is not None and not self.explain:
+        elif out[1] is not None and self._has_products(h0):
             # As a matrix: a hop then takes a tenth of the time, and memory for
-            # nodes in place of edges. (Explanations ask for messages.)
+            # nodes in place of edges.
             out = _transposed(out[0], out[1], h0.size(0)), None
         if self.cached:
             self._normalised = out
         return out[0], out[1]
+
+    def _has_products(self, h0: Tensor) -> bool:
+        # Explanations ask for messages, and torch has no sparse products of
+        # half precision.
+        return not self.explain and h0.dtype in (
+            torch.float, torch.double) and not torch.is_autocast_enabled(
+                h0.device.type)
 
     def message(self, x_j: Tensor, edge_weight: Tensor) -> Tensor:
         """A neighbour's part of the mean."""
