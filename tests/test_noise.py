@@ -3,6 +3,7 @@ import math
 import pickle
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from itertools import pairwise
 from unittest import mock
 
 import numpy as np
@@ -406,16 +407,38 @@ def test_laplace_scales_are_rounded_up(scale):
     assert scale <= t / s <= scale * (1 + 2.0**-28)
 
 
+@pytest.mark.parametrize('t, s', [(1, 8), (1, 4), (1, 1), (7, 1), (8, 1),
+                                  (101, 1), (2**40 + 1, 1), (2**29 + 3, 2**27)])
+def test_tables_of_geometric_variables(t, s):
+    # The law of the number of blocks, from the integers, against the ideal
+    # one: to a part in 2**53, for all entries and for all beyond the table.
+    rate, bits, limits, guide = noise._geometric(t, s)
+    step = 2**bits
+    assert rate == s / t and (bits == 0 or t / 16 < step * s <= t / 8)
+    assert len(limits) == 4 * t // (step * s)
+    bounds = [2**64, *limits.tolist(), 0]
+    with localcontext(prec=60):
+        ratio = (-Decimal(step * s) / t).exp()
+        for k, (high, low) in enumerate(pairwise(bounds)):
+            ideal = ratio**k * (1 - ratio if k < len(limits) else 1)
+            error = Decimal(high - low) / 2**64 / ideal - 1
+            assert abs(error) < Decimal(2)**-53
+    # The guide never skips a block, and is right for the last of its words.
+    for i, k in enumerate(guide.tolist()):
+        last = (i + 1) * 2**56 - 1
+        assert bounds[k + 1] <= last < bounds[k]
+
+
 def test_coins_of_exponentials():
     # Exactly as many words say yes as the exponential asks for, to 2**-50.
     for gamma in (1e-9, 0.1, 0.5, 0.999):
         limit = np.uint64(int(np.exp(-gamma) * 2.0**64))
         below = np.array([limit - np.uint64(2**14)])
         above = np.array([limit + np.uint64(2**14)])
-        assert noise._exp_coin(gamma, below, 0) == (1, 1)
-        assert noise._exp_coin(gamma, above, 0) == (0, 1)
-    assert noise._exp_coin(0.0, below, 0) == (1, 0)
-    assert noise._exp_coin(1.5, below[:0], 0)[0] == -1
+        assert noise._exp_coin(gamma, below, 0, 1) == (1, 1)
+        assert noise._exp_coin(gamma, above, 0, 1) == (0, 1)
+    assert noise._exp_coin(0.0, below, 0, 1) == (1, 0)
+    assert noise._exp_coin(1.5, below, 0, 0)[0] == -1
 
 
 @pytest.mark.parametrize('scale', [0.0, -1.0, float('nan'), float('inf'),

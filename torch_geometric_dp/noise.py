@@ -23,8 +23,8 @@ stream, at the address of the same cell.
   within a factor of :math:`1 \pm (1 + |z|/s) 2^{-50}` of the ideal one, where
   :math:`s` is the scale, and :func:`discrete_gaussian` within
   :math:`1 \pm (1 + z^2/\sigma^2) 2^{-48}`: acceptance probabilities are
-  rounded to doubles, and large exponents are split into coins of
-  :math:`1/e`, which keep their relative precision. Two outcomes' odds are
+  rounded to doubles, and what is rare is split into several steps that are
+  not, and keep their relative precision. Two outcomes' odds are
   therefore off by less than :math:`10^{-12}` wherever an outcome has a chance
   of more than :math:`2^{-1000}`.
   Scales are rounded *up* to a multiple of :math:`2^{-30}` of themselves, so
@@ -38,7 +38,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
-from typing import Any, TypeVar, Union
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar, Union
 
 import numpy as np
 import torch
@@ -521,12 +522,19 @@ def _rejection(source: NoiseSource, shape: Shape,
     return out.reshape(shape)
 
 
-# Discrete Laplace and Gaussian noise, after Canonne, Kamath and Steinke
-# (NeurIPS 2020): rejection from a geometric law whose digits are drawn one by
-# one, so that no probability is ever the difference of two rounded numbers. #
+# Discrete Laplace and Gaussian noise. A geometric variable X with ratio exp(-r)
+# is parted into blocks of 2**b integers: how many whole blocks it has, and its
+# place within the next are independent, since exp(-r X) is a product of the
+# two. The place is uniform, but for a rejection with exp(-r * place), which is
+# rare if blocks are short; the number of blocks is geometric, and is read off a
+# table. Gaussian noise is Laplace noise with a rejection (Canonne, Kamath and
+# Steinke, NeurIPS 2020). #
 
 _ONE_IN_E = int((Decimal(-1).exp() * WORD).to_integral_value())
 _TOO_FEW = -2**63  # What a sampler returns when a cell has run out of words.
+_BLOCKS = 8  # In a scale, or up to twice as many.
+_SCALES = 4  # In a table: none of its entries is rare.
+_GUIDE_BITS = 8
 
 
 def discrete_laplace(source: NoiseSource, scale: float, shape: Shape,
@@ -538,8 +546,8 @@ def discrete_laplace(source: NoiseSource, scale: float, shape: Shape,
 
         discrete_laplace(NoiseSource.from_os(), 2.5, 1000).mean()   # around 0
     """
-    return _sample(source, shape, _laplace_cells, _laplace_grid(scale), 16,
-                   first)
+    law = _geometric(*_laplace_grid(scale))
+    return _sample(source, shape, law, 0.0, 6, first)
 
 
 def discrete_gaussian(source: NoiseSource, sigma: float, shape: Shape,
@@ -552,8 +560,8 @@ def discrete_gaussian(source: NoiseSource, sigma: float, shape: Shape,
         discrete_gaussian(NoiseSource.from_os(), 2.5, 1000).std()   # about 2.5
     """
     sigma = _check_scale('sigma', sigma)
-    t = math.floor(sigma) + 1
-    return _sample(source, shape, _gaussian_cells, (t, sigma), 24, first)
+    law = _geometric(math.floor(sigma) + 1, 1)
+    return _sample(source, shape, law, sigma, 10, first)
 
 
 def _check_scale(name: str, scale: float) -> float:
@@ -570,17 +578,41 @@ def _laplace_grid(scale: float) -> tuple[int, int]:
     return math.ceil(Fraction(scale) * s), s
 
 
-def _sample(source: NoiseSource, shape: Shape, kernel: Callable[..., None],
-            parameters: tuple[float, ...], depth: int,
-            first: int = 0) -> NDArray[np.int64]:
-    # Runs `kernel` on the words of every cell. A cell that runs out of words
-    # starts again with the same words and some more: nothing is conditioned
-    # on the number of words it took.
+class _Geometric(NamedTuple):
+    # The law of an integer whose chance falls by exp(-rate) with each step.
+    rate: float
+    bits: int  # Of the place in a block.
+    limits: Words  # Below the k-th of them lie words of more than k blocks.
+    guide: NDArray[np.int64]  # How many blocks words have at the least.
+
+
+@lru_cache(maxsize=64)
+def _geometric(t: int, s: int) -> _Geometric:
+    # For a rate of s / t. Powers of exp(-2**bits s / t) are rounded to words
+    # from 60 digits; they are at least exp(-4), and the smallest difference of
+    # two is above 2**-10: that one is right to a part in 2**53.
+    bits = max(0, (t // (_BLOCKS * s)).bit_length() - 1)
+    powers = [Decimal(WORD)]
+    with localcontext(prec=60):
+        ratio = (-Decimal(s * 2**bits) / t).exp()
+        for _ in range(_SCALES * t // (s * 2**bits)):
+            powers.append(powers[-1] * ratio)
+    limits = np.array([int(power.to_integral_value()) for power in powers[1:]],
+                      np.uint64)
+    starts = np.arange(2**_GUIDE_BITS, dtype=np.uint64)
+    beyond = limits >> np.uint64(64 - _GUIDE_BITS) > starts[:, None]
+    return _Geometric(s / t, bits, limits, beyond.sum(axis=1))
+
+
+def _sample(source: NoiseSource, shape: Shape, law: _Geometric, sigma: float,
+            depth: int, first: int) -> NDArray[np.int64]:
+    # A cell that runs out of words starts again with the same words and some
+    # more: nothing is conditioned on the number of words it took.
     rows, width = grid(shape)
     out = np.empty(rows * width, np.int64)
     for start, stop, words in source.blocks(first + rows, width * depth, first):
         part = out[(start - first) * width:(stop - first) * width]
-        kernel(words.reshape(-1, depth), part, *parameters)
+        _cells(words, depth, part, law, sigma)
     cells, sources = np.flatnonzero(out == _TOO_FEW), [source]
     while len(cells) > 0:
         sources.append(source.derive('more', len(sources)))
@@ -589,18 +621,22 @@ def _sample(source: NoiseSource, shape: Shape, kernel: Callable[..., None],
             for part in sources
         ], axis=1)
         part = np.empty(len(cells), np.int64)
-        kernel(words, part, *parameters)
+        _cells(words.reshape(-1), words.shape[1], part, law, sigma)
         out[cells] = part
         cells = cells[part == _TOO_FEW]
     return out.reshape(shape)
 
 
+# Kernels are given all words of a block, and the places of a cell's: `at` is
+# the next of them, `end` that of the next cell. #
+
+
 @jit
-def _exp_coin(gamma: float, words: Words, at: int) -> tuple[int, int]:
+def _exp_coin(gamma: float, words: Words, at: int, end: int) -> tuple[int, int]:
     # A coin with probability exp(-gamma): floor(gamma) coins of 1/e, which
     # keep their relative precision, and one for the rest. -1: out of words.
     while gamma >= 1.0:
-        if at == words.size:
+        if at == end:
             return -1, at
         at += 1
         if words[at - 1] >= np.uint64(_ONE_IN_E):
@@ -608,7 +644,7 @@ def _exp_coin(gamma: float, words: Words, at: int) -> tuple[int, int]:
         gamma -= 1.0
     if gamma == 0.0:
         return 1, at
-    if at == words.size:
+    if at == end:
         return -1, at
     # exp(-gamma) < 1, and the product is rounded to at most 2**64 - 2048
     # unless exp(-gamma) rounds to 1, which is right to within 2**-53.
@@ -620,65 +656,48 @@ def _exp_coin(gamma: float, words: Words, at: int) -> tuple[int, int]:
 
 
 @jit
-def _laplace(words: Words, at: int, t: int, s: int) -> tuple[Any, int]:
-    # X = U + t V is geometric with ratio exp(-1/t), X // s with exp(-s/t);
-    # a fair sign, and minus zero is thrown away.
-    last = np.uint64(0) - np.uint64(1)
-    last -= (last % np.uint64(t) + np.uint64(1)) % np.uint64(t)
-    while True:
-        if at == words.size:
-            return _TOO_FEW, at
-        word = words[at]
-        at += 1
-        if word > last:
-            continue
-        u = np.int64(word % np.uint64(t))
-        coin, at = _exp_coin(u / t, words, at)
-        if coin < 0:
-            return _TOO_FEW, at
-        if coin == 0:
-            continue
-        v = 0
-        while True:
-            coin, at = _exp_coin(1.0, words, at)
-            if coin < 0:
-                return _TOO_FEW, at
-            if coin == 0:
-                break
-            v += 1
-        if at == words.size:
-            return _TOO_FEW, at
-        negative = words[at] & np.uint64(1)
-        at += 1
-        x = (u + np.int64(t) * v) // np.int64(s)
-        if not negative:
-            return x, at
-        if x != 0:
-            return -x, at
-
-
-@jit
-def _laplace_cells(words: Words, out: NDArray[np.int64], t: int,
-                   s: int) -> None:
+def _cells(words: Words, depth: int, out: NDArray[np.int64], law: _Geometric,
+           sigma: float) -> None:
+    # Laplace noise; Gaussian noise if there is a sigma. All in one function:
+    # calls and their results would take longer than what they do.
+    rate, bits, limits, guide = law
+    shift, size = np.uint64(63 - bits), limits.size
     for i in range(out.size):
-        out[i], _ = _laplace(words[i], 0, t, s)
-
-
-@jit
-def _gaussian_cells(words: Words, out: NDArray[np.int64], t: int,
-                    sigma: float) -> None:
-    # A discrete Laplace proposal with scale t = floor(sigma) + 1.
-    for i in range(out.size):
-        at = 0
-        while True:
-            z, at = _laplace(words[i], at, t, 1)
-            out[i] = z
-            if z == _TOO_FEW:
+        at, end = i * depth, (i + 1) * depth
+        out[i] = _TOO_FEW
+        while at < end:
+            # A word has more bits than a place and a sign need.
+            word = words[at]
+            at += 1
+            place = np.int64((word >> np.uint64(1)) >> shift)
+            negative = word & np.uint64(1)
+            blocks, more = 0, True
+            while more and at < end:
+                if size == 0:  # Blocks of one integer are rare: coins.
+                    k, at = _exp_coin(rate, words, at, end)
+                    if k < 0:
+                        break
+                    more = k == 1
+                else:  # Beyond the table, all is as at its start.
+                    word = words[at]
+                    at += 1
+                    k = guide[word >> np.uint64(64 - _GUIDE_BITS)]
+                    while k < size and word < limits[k]:
+                        k += 1
+                    more = k == size
+                blocks += k
+            if more:
                 break
-            # (|z| - sigma^2 / t)^2 / (2 sigma^2), with one rounding the less
-            excess = (abs(z) - sigma * sigma / t) / sigma
-            coin, at = _exp_coin(0.5 * excess * excess, words[i], at)
-            if coin < 0:
-                out[i] = _TOO_FEW
+            value = (blocks << bits) + place
+            if negative and value == 0:  # Zero has one sign.
+                continue
+            gamma = place * rate
+            if sigma > 0.0:
+                # (value - sigma^2 rate)^2 / (2 sigma^2)
+                excess = (value - sigma * sigma * rate) / sigma
+                gamma += 0.5 * excess * excess
+            coin, at = _exp_coin(gamma, words, at, end)
+            if coin == 1:
+                out[i] = -value if negative else value
             if coin != 0:
                 break

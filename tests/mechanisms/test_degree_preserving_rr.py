@@ -254,8 +254,11 @@ def test_draws_of_a_large_graph():
         0.05 * len(edges))
     drawn = np.bincount(from_pairs(out).numpy().ravel(), minlength=n)
     expected = expected_degrees(mechanism, edges, n, targets)
-    score = (drawn - expected) / np.sqrt(expected)
-    assert abs((score**2).sum() - n) < 8 * math.sqrt(2 * n)
+    chance = mechanism.flip * thin
+    chance[u, v] = chance[v, u] = kept
+    variance = (chance * (1 - chance)).sum(axis=1)
+    score = (drawn - expected)**2 / variance
+    assert abs(score.sum() - n) < 8 * math.sqrt(2 * n)
 
 
 def test_large_graphs_stay_sparse():
