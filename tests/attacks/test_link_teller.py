@@ -223,12 +223,13 @@ def test_public_edges_are_no_finds():
     assert report.truth.sum() == 10 and len(report.truth) == 105 - 20
     assert not report.scores.any()
     assert report.knew == ('the features of all nodes',
-                           'the number of private edges', 'the public edges')
+                           'that 10 of 85 pairs have a private edge',
+                           'the public edges')
     # Under another name, all edges are private.
     report = LinkTeller(private='secret').run(target, data)
     assert report.truth.sum() == 30 and report['AUC'] > 0.7
     assert report.knew == ('the features of all nodes',
-                           'the number of private edges')
+                           'that 30 of 105 pairs have a private edge')
 
 
 def test_one_direction_is_enough():

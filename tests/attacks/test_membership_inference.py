@@ -18,6 +18,7 @@ from torch_geometric_dp.attacks.membership_inference import (
     _Judge,
     log_probabilities,
 )
+from torch_geometric_dp.attacks.report import scored_numbers
 
 BAD_LUCK = norm.isf(FALSE_ALARM / 2)
 
@@ -291,6 +292,18 @@ def test_compared_with_those_who_never_saw_it():
             expected = looks[i, node] - sum(others) / 2
             torch.testing.assert_close(out[i, node], torch.cat(
                 [looks[i, node], expected]))
+
+
+@pytest.mark.parametrize('shadows', [1, 4])
+def test_baseline_is_the_mean_over_all_shadows(shadows):
+    data = graph()
+    report = MembershipInference(remembers, num_shadows=shadows).run(
+        target_of(remembers, data), data)
+    assert report.guessed.shape == (shadows, len(report.truth))
+    for name in ('AUC', 'TPR at 1% FPR'):
+        assert report.baseline[name] == pytest.approx(np.mean([
+            scored_numbers(report.truth, guess)[name]
+            for guess in report.guessed]))
 
 
 def test_judge_has_no_favourite():

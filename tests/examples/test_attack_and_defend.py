@@ -25,7 +25,8 @@ def reports():
     return {'Who <is> it?': [
         ScoredReport('Guess(<1>)', {'AUC': value}, {'AUC': 0.5}, ('a & b', ),
                      truth=np.array([True, False]),
-                     scores=np.array([value, 0.3]))
+                     scores=np.array([value, 0.3]),
+                     guessed=np.array([0.5, 0.5]))
         for value in (0.987, 0.123)]}
 
 

@@ -137,7 +137,7 @@ class AttributeInference(Attack):
         numbers |= scored_numbers(positive, likely[:, 1])
         baseline |= scored_numbers(positive, guessed[:, 1])
         return ScoredReport(repr(self), numbers, baseline, tuple(knew),
-                            positive, likely[:, 1])
+                            positive, likely[:, 1], guessed[:, 1])
 
     def _column(self, data: Any, name: str) -> Tensor:
         matrix = rows(data, name, self.field)

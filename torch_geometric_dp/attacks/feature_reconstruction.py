@@ -193,9 +193,11 @@ class ReconstructionReport(AttackReport):
             shown = {'raw': self.raw, 'released': self.released,
                      'reconstructed': self.reconstructed,
                      'without the target': self.guessed}
-            return pictures({name: values[:SHOWN] for name, values in
-                             shown.items() if values.shape == self.raw.shape},
-                            self.picture, ax)
+            ax = pictures({name: values[:SHOWN] for name, values in
+                           shown.items() if values.shape == self.raw.shape},
+                          self.picture, ax)
+            ax.set_title(self.attack.split('(')[0])
+            return ax
         ax = _axes(ax)
         step = -(-self.raw.numel() // 5000)  # More dots hide each other.
         truth = self.raw.flatten()[::step]

@@ -148,11 +148,13 @@ class LinkTeller(Attack):
         public = self._pairs(data)[1]
         scores = self._influences(target, data.x.detach(), nodes)[chosen]
         alike = similarities(data.x.detach(), public, nodes)[chosen]
-        knew = ['the features of all nodes', 'the number of private edges']
+        knew = ['the features of all nodes', f'that {truth.sum()} of '
+                f'{len(truth)} pairs have a private edge']
         if len(public):
             knew.append('the public edges')
         return ScoredReport(repr(self), _numbers(truth, scores),
-                            _numbers(truth, alike), tuple(knew), truth, scores)
+                            _numbers(truth, alike), tuple(knew), truth, scores,
+                            alike)
 
     def candidates(self, data: Data) -> tuple[Tensor, NDArray[np.bool_]]:
         """The pairs of nodes that are suspected, in two rows, and which of them

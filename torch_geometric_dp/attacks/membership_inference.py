@@ -162,12 +162,13 @@ class MembershipInference(Attack):
             unseen = _compared(unseen, torch.ones(unseen.shape[:2]).bool())
         judge = _Judge(seen.flatten(0, 1), inside.flatten(), self.seed)
         scores = judge(answers)
-        chance = [self._numbers(truth, judge(each)) for each in unseen]
+        guessed = np.stack([judge(each) for each in unseen])
+        chance = [self._numbers(truth, each) for each in guessed]
         return ScoredReport(
             repr(self), self._numbers(truth, scores),
             {name: float(np.mean([each[name] for each in chance]))
              for name in chance[0]}, self._knew(shadows.num_nodes),
-            truth=truth, scores=scores)
+            truth=truth, scores=scores, guessed=guessed)
 
     @staticmethod
     def _numbers(truth: NDArray[np.bool_],
