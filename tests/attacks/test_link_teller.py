@@ -437,6 +437,7 @@ def test_bad_targets(target, message):
     (lambda x: x, HeteroData(), "'data' must be a graph.*'HeteroData'"),
     (lambda x: x, torch.ones(3, 2), "'data' must be a graph.*'Tensor'"),
     (torch.ones(3, 2), random_graph(12, 20), "'target' must .*'Tensor'"),
+    (random_graph(12, 20), random_graph(12, 20), "'target' must .*'Data'"),
 ])
 def test_what_is_no_graph_or_no_model(target, data, name):
     with pytest.raises(TypeError, match=name):

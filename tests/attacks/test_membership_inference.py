@@ -1,4 +1,5 @@
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -407,8 +408,26 @@ def test_refuses_what_is_no_graph_or_no_model():
     # Before any shadow is trained, which takes long.
     with pytest.raises(TypeError, match="'target' must give a model.*'int'"):
         MembershipInference(lambda train: 1 / 0).run(5, data)
+    with pytest.raises(TypeError, match="'target' must give a model.*'Data'"):
+        MembershipInference(lambda train: 1 / 0).run(data, data)
     with pytest.raises(TypeError, match="'fit' must give a model.*NoneType"):
         MembershipInference(lambda train: None).run(remembers(data), data)
+
+
+def test_says_that_a_model_is_in_training_mode():
+    class Model(torch.nn.Module):
+        def forward(self, other):
+            return other.x
+
+    data = graph()
+    attack = MembershipInference(lambda train: Model().eval())
+    with pytest.warns(UserWarning, match="'target' gave a model in training"):
+        attack.run(Model(), data)
+    with pytest.warns(UserWarning, match="'fit' gave a model in training"):
+        MembershipInference(lambda train: Model()).run(Model().eval(), data)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        attack.run(Model().eval(), data)
 
 
 def test_refuses_other_classes():

@@ -105,7 +105,7 @@ class FeatureReconstruction(Attack):
         options: list[tuple[str, ...]] = [('released', )]
         if self.neighbours:
             knew.append('the edges of the target')
-            near = Neighbourhood(target)
+            near = Neighbourhood(target, len(raw))
             public = dict(zip(('known', 'count'),
                               near.known_mean(raw, known)))
             blocks |= {**public, 'mean': near.mean(released)}

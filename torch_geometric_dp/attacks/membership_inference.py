@@ -25,6 +25,7 @@ Added up, the two lines leave a balanced accuracy of at most :math:`(e^{
 nothing, and has shown nothing about what another one would find.
 """
 import math
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -245,7 +246,12 @@ class MembershipInference(Attack):
     def _looks(self, model: Model, graph: Data, name: str) -> Tensor:
         # How sure the answers are, in several ways, and how wrong.
         check_model(model, name)
-        out = model(self._question(graph))
+        if isinstance(model, torch.nn.Module) and model.training:
+            warnings.warn(f"'{name}' gave a model in training mode: dropout "
+                          f"hides what it knows. Put it into eval mode",
+                          stacklevel=3)
+        with torch.no_grad():
+            out = model(self._question(graph))
         rows = graph.num_nodes
         if (not isinstance(out, Tensor) or not out.is_floating_point()
                 or out.dim() != 2 or out.size(0) != rows or out.size(1) < 2):
