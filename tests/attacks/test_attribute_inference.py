@@ -161,8 +161,12 @@ def test_baselines():
     assert report.baseline['accuracy'] > 0.97
     assert report.numbers == report.baseline
     count = int(data.train_mask.sum())
-    assert report.knew == (f"'x' of {count} of 600 nodes",
+    assert report.knew == (f"column 0 of 'x', for {count} of 600 nodes",
                            'the edges of the target')
+    assert attack(column=1, above=0.5).run(data, data).knew == (
+        f"whether column 1 of 'x' is above 0.5, for {count} of 600 nodes", )
+    assert attack(field='y').run(data, data).knew == (
+        f"'y', for {count} of 600 nodes", )
 
 
 def test_released_rows_of_neighbours_are_used():

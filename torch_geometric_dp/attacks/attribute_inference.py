@@ -111,7 +111,8 @@ class AttributeInference(Attack):
                 f"'{self.known}' must select two nodes at least for each of "
                 f"two or more values of '{self.field}' (got "
                 f"{dict(zip(values.tolist(), counts.tolist()))})")
-        knew = [f"'{self.field}' of {int(known.sum())} of {len(known)} nodes"]
+        knew = [f'{self._what(data)}, for {int(known.sum())} of {len(known)} '
+                f'nodes']
         everything = torch.cat([released, shown], dim=1)
         public, options = torch.empty(len(truth), 0), [shown, everything]
         if self.neighbours:
@@ -146,6 +147,13 @@ class AttributeInference(Attack):
                              f"number of columns of '{self.field}' in "
                              f"'{name}' (got {self.column})")
         return matrix[:, self.column]
+
+    def _what(self, data: Data) -> str:
+        what = f"'{self.field}'"
+        if data[self.field].dim() > 1:
+            what = f'column {self.column} of {what}'
+        return what if self.above is None else (
+            f'whether {what} is above {self.above:g}')
 
     def _attribute(self, data: Data) -> Tensor:
         values = self._column(data, 'data')

@@ -61,7 +61,9 @@ class MembershipInference(Attack):
 
     With several shadows, each node is also compared with itself: some nodes get
     sure answers from everyone, so what counts is how much surer the target is
-    than models that never saw the node, as in LiRA (Carlini et al. 2022).
+    than models that never saw the node, as in the offline form of LiRA (Carlini
+    et al. 2022). No shadow is trained on a candidate: who does that, as in the
+    online form, may find more.
 
     The report's baseline is the same attack on a shadow in place of the target.
     That saw none of the candidates, so whatever is found there is a difference
@@ -71,7 +73,8 @@ class MembershipInference(Attack):
     Args:
         fit (callable): How the target was trained: from a graph, all of whose
             nodes are for training, to a model. A model goes from a graph to
-            probabilities or logits of all classes, for each node.
+            probabilities or logits of all classes, for each node, such as
+            :obj:`lambda graph: net(graph.x, graph.edge_index)`.
         members (str, optional): The boolean node field that is true for the
             nodes that the target was trained on. The graphs that :obj:`fit`
             gets have it, too, and it is true everywhere.
