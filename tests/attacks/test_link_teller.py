@@ -320,6 +320,23 @@ def test_says_that_a_target_is_noisy():
         LinkTeller().run(lambda x: model(x, data.edge_index), data)
 
 
+def test_says_that_a_target_feels_nothing():
+    # It serves all edges, but the probes do not reach them.
+    data = random_graph(12, 20)
+    layer = GCNConv(5, 3).double()
+
+    def target(x):
+        out = layer(torch.nn.functional.normalize(x, dim=1), data.edge_index)
+        return out.round(decimals=6)
+
+    with pytest.warns(UserWarning, match='delta=0.01, so this attack tells'):
+        report = LinkTeller().run(target, data)
+    assert not report.scores.any()
+    with warnings.catch_warnings():  # Nodes that feel themselves are enough.
+        warnings.simplefilter('error')
+        LinkTeller().run(lambda x: x, data)
+
+
 def test_progress(capsys):
     data = random_graph(12, 20)
     LinkTeller().run(lambda x: x, data)

@@ -230,6 +230,12 @@ class LinkTeller(Attack):
             probe[node] *= 1 + self.delta
             change = _ask(target, probe, nodes) - answers
             row[:] = change.norm(dim=1) / self.delta
+        if not influence.any():  # Not even of nodes on themselves.
+            warnings.warn(f"'target' answers the same whatever node grows by "
+                          f"delta={self.delta}, so this attack tells nothing "
+                          f"about it: it may scale rows to a norm of its own, "
+                          f"round its answers, or have made them before",
+                          stacklevel=3)
         u, v = from_pairs(np.arange(num_pairs(len(nodes)))).numpy()
         out: NDArray[np.float64] = (influence[u, v] + influence[v, u]) / 2
         if self.relative:
