@@ -305,7 +305,8 @@ def figure(results, graphs, path):
             color='lightgray')
         row[2].set_xlabel('test accuracy of the model in percent')
         row[2].tick_params(labelbottom=True)
-        row[0].set_yticks(place, shown)
+        row[0].set_yticks(place, [m.replace('w/o', 'NIP-GNN w/o')
+                                  for m in shown])
         row[0].invert_yaxis()
         row[0].set_title(name, loc='left')
     axes[0, 0].legend(fontsize='small', loc='center right',

@@ -125,7 +125,10 @@ def picture_figure(share, path):
 
 def curve_figure(results, shares, seeds, path):
     _, axes = plt.subplots(1, 3, figsize=(15, 4.5))
-    for ax, name in zip(axes, ('mean squared error', 'identified', 'read')):
+    shown = {'mean squared error': 'mean squared error',
+             'identified': 'share of digits that are identified',
+             'read': 'share of digits that are read'}
+    for ax, name in zip(axes, shown):
         curves, levels = {}, {}
         for share in shares:
             for neighbours, way in WITH.items():
@@ -139,10 +142,10 @@ def curve_figure(results, shares, seeds, path):
                 run['baseline'][name] for run in
                 results[key(EPSILONS[0], neighbours, shares[0])][:seeds]]))
         plot.intervals(curves, levels, ax)
-        ax.set_ylabel(name)
+        ax.set(ylabel=shown[name], xlabel='epsilon of a picture')
         ax.get_legend().remove()
     axes[0].legend(fontsize='small')
-    axes[0].figure.suptitle('Digits from FeatureRR')
+    axes[0].figure.suptitle('Digits reconstructed from FeatureRR')
     axes[0].figure.tight_layout()
     axes[0].figure.savefig(path, dpi=110)
 

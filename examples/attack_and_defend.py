@@ -44,8 +44,8 @@ h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; }
 table { border-collapse: collapse; margin: 1rem 0; font-size: 0.9rem; }
 th, td { border-bottom: 1px solid #ddd; padding: 0.3rem 1.2rem 0.3rem 0;
          text-align: left; vertical-align: top; }
-th { white-space: nowrap; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
+td:first-child { white-space: nowrap; } .attack th { padding-top: 1.2rem; }
 .pair { display: flex; gap: 1rem; flex-wrap: wrap; }
 figure { flex: 1 1 26rem; margin: 0; } img { width: 100%; }
 figcaption, .knew { color: #555; font-size: 0.9rem; }
@@ -55,18 +55,44 @@ PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Attack and defend</title>
 <meta name="viewport" content="width=device-width"><style>{style}</style></head>
 <body><h1>Attack and defend</h1><p>{intro}</p>
-<h2>What was released, and what it cost</h2><div class="wide">{ledger}</div>
+<h2>What was released, and what it cost</h2><p>Epsilon is what is proven:
+whatever somebody knows already, what he sees moves his odds between any two
+pictures of a digit, any two labels of it, or an edge and none, by a factor of
+exp(epsilon) at the most. The smaller, the more private.</p>
+<div class="wide">{ledger}</div>
 <h2>What was found</h2><p>"Without the target" is what somebody finds who knows
 as much, but may ask no model, and sees no pixels but those that he knew before:
-what is above that was leaked. Similar digits are joined. So whoever knows all
-pixels guesses most edges, and whoever knows all edges guesses many pixels.
+what is better than that was leaked. Similar digits are joined. So whoever knows
+all pixels guesses most edges, and whoever knows all edges guesses many pixels.
 Members and others are 100 each: chance alone moves their numbers by 0.07 or so,
 and 1% of false positives is one of them.</p>
-<div class="wide">{table}</div>{sections}
+<div class="wide">{table}</div>
+<p class="knew"><b>AUC</b>: how often something true is suspected more than
+something false; 0.5 is guessing. <b>TPR at 1% FPR</b>: the share of what is
+true that is found, if one in a hundred of what is false is suspected.
+<b>Precision at the true density</b>: the share of edges among as many
+suspicions as there are edges. <b>Balanced accuracy</b>: the mean over the
+answers yes and no; 0.5 is guessing. <b>Variance explained</b>: 0 is the mean
+picture, 1 is every pixel. <b>Identified</b>: how often the right digit is
+picked out of all that were attacked.</p>{sections}
 <p class="knew">An attack shows what one attacker finds, and no more: that he
 finds nothing proves nothing. What is proven stands in the ledger.</p>
 </body></html>
 """
+ABOUT = {
+    'Who is linked to whom?':
+    'A model is served: whoever asks sends pixels and gets answers. The '
+    'attacker makes one digit a little darker, and looks whose answers change.',
+    'Who was in the training set?':
+    'The attacker trains models like the target on digits of his own, and '
+    'learns how answers about digits that a model has seen differ from others.',
+    'How does a digit look?':
+    'The attacker knows a fifth of the digits, and learns from them to undo '
+    'the release. Without the target, he has the edges alone.',
+    'Is there ink in the middle?':
+    'The attacker knows one pixel of a fifth of the digits, and learns to tell '
+    'from all that was released whether it is darker than one half.',
+}
 
 
 def draw_masks(data):
@@ -179,14 +205,15 @@ def row(cells):
 def table(reports):
     head = ''.join(f'<th class="n">the graph {side}</th>'
                    f'<th class="n">without the target</th>' for side in SIDES)
-    rows = [f'<tr><th>attack</th><th>number</th>{head}</tr>']
+    rows = [f'<tr><th></th>{head}</tr>']
     for title, both in reports.items():
+        rows.append(f'<tr class="attack"><th colspan="5">{escape(title)}</th>'
+                    f'</tr>')
         for name in both[0].numbers:
-            cells = [title, name]
+            cells = [name]
             for report in both:
                 cells += [report[name], report.baseline[name]]
             rows.append(row(cells))
-            title = ''
     return f'<table>{"".join(rows)}</table>'
 
 
@@ -196,8 +223,9 @@ def section(title, reports):
         f'</figure>' for side, report in zip(SIDES, reports))
     attack = ', then '.join(dict.fromkeys(each.attack for each in reports))
     knew = '; '.join(reports[0].knew)
-    return (f'<h2>{escape(title)}</h2><p class="knew">{escape(attack)}. The '
-            f'attacker knew: {escape(knew)}.</p>'
+    return (f'<h2>{escape(title)}</h2><p>{ABOUT[title]}</p>'
+            f'<p class="knew">{escape(attack)}. The attacker knew: '
+            f'{escape(knew)}.</p>'
             f'<div class="pair">{figures}</div>')
 
 

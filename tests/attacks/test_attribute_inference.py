@@ -95,6 +95,22 @@ def test_labels_by_randomised_response():
         assert nothing.numbers == nothing.baseline
 
 
+def test_rows_may_be_missing():
+    data = random_graph()
+    hidden = Data(y=data.y, train_mask=data.train_mask, num_nodes=600)
+    for raw in (data, hidden):
+        report = attack(field='y').run(Data(y=data.y), raw)
+        assert report['accuracy'] == 1
+    # Edges alone tell what known neighbours tell.
+    alone = Data(edge_index=data.edge_index)
+    for options in (dict(), dict(field='y')):
+        report = attack(neighbours=True, **options).run(alone, data)
+        assert report.numbers == report.baseline
+    with pytest.raises(ValueError, match=r"'target' must have the nodes of "
+                       r"'data', 600 rows in 'y' \(got 599\)"):
+        attack(field='y').run(Data(y=data.y[1:]), data)
+
+
 def test_other_columns_tell_it_too():
     data = random_graph()
     assert attack(withhold=True).run(data, data)['AUC'] < 0.7
@@ -145,8 +161,12 @@ def test_baselines():
     assert report.baseline['accuracy'] > 0.97
     assert report.numbers == report.baseline
     count = int(data.train_mask.sum())
-    assert report.knew == (f"'x' of {count} of 600 nodes",
+    assert report.knew == (f"column 0 of 'x', for {count} of 600 nodes",
                            'the edges of the target')
+    assert attack(column=1, above=0.5).run(data, data).knew == (
+        f"whether column 1 of 'x' is above 0.5, for {count} of 600 nodes", )
+    assert attack(field='y').run(data, data).knew == (
+        f"'y', for {count} of 600 nodes", )
 
 
 def test_released_rows_of_neighbours_are_used():
@@ -196,7 +216,7 @@ def test_wrong_input_is_refused(graph):
     for above in ('a', math.nan, math.inf):
         with pytest.raises(ValueError, match=r"'above' must be a finite"):
             attack(above=above)
-    with pytest.raises(TypeError, match=r"'data' must have a tensor 'z'"):
+    with pytest.raises(TypeError, match=r"'data' must have a dense tensor 'z'"):
         attack(field='z').run(graph, graph)
     with pytest.raises(ValueError, match=r"'target' must have the nodes of "
                        r"'data', 12 rows in 'x' \(got 11\)"):

@@ -295,6 +295,7 @@ def test_pictures():
     assert np.allclose(page[:3, 3:5], data.x[101].view(3, 2))
     assert [label.get_text() for label in ax.get_yticklabels()] == [
         'raw', 'released', 'reconstructed', 'without the target']
+    assert ax.get_title() == 'FeatureReconstruction'
     # What has other columns is no picture.
     other = released(data, data.x[:, :5])
     ax = FeatureReconstruction(picture=(3, 2)).run(other, data).plot()

@@ -3,6 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch_geometric.data import Data
+from torch_geometric.transforms import ToSparseTensor
 
 from torch_geometric_dp.attacks.known_nodes import (
     Neighbourhood,
@@ -22,7 +23,7 @@ def test_means_over_neighbours_by_counting(draw):
     generator = torch.Generator().manual_seed(n)
     x = torch.rand(n, 2, generator=generator, dtype=torch.double)
     edge_index = torch.tensor(edges, dtype=torch.long).view(-1, 2).t()
-    near = Neighbourhood(Data(x=x, edge_index=edge_index, num_nodes=n))
+    near = Neighbourhood(Data(edge_index=edge_index), n)
     mean, (known_mean, count) = near.mean(x), near.known_mean(
         x, torch.tensor(mask))
     everybody = x[torch.tensor(mask)].mean(dim=0)
@@ -40,8 +41,17 @@ def test_means_over_neighbours_by_counting(draw):
 
 def test_no_edges_at_all():
     x = torch.rand(3, 2, dtype=torch.double)
-    near = Neighbourhood(Data(x=x))
+    near = Neighbourhood(Data(x=x), 3)
     assert torch.equal(near.mean(x), x.mean(dim=0).expand(3, 2))
+
+
+def test_edges_as_a_sparse_matrix(graph):
+    # They must not pass for a graph without edges.
+    x = graph.x.double()
+    sparse = ToSparseTensor(layout=torch.sparse_coo)(graph.clone())
+    assert 'edge_index' not in sparse
+    assert torch.equal(Neighbourhood(sparse, 12).mean(x),
+                       Neighbourhood(graph, 12).mean(x))
 
 
 @pytest.mark.parametrize('mask, error, message', [
@@ -64,9 +74,13 @@ def test_wrong_masks_are_refused(graph, mask, error, message):
 def test_wrong_rows_are_refused(graph):
     with pytest.raises(TypeError, match=r"'target' must be a graph.*'Tensor'"):
         rows(graph.x, 'target')
-    with pytest.raises(TypeError, match=r"'data' must have a tensor 'z' \(got "
-                       r"'NoneType'\)"):
+    with pytest.raises(TypeError, match=r"'data' must have a dense tensor 'z' "
+                       r"\(got 'NoneType'\)"):
         rows(graph, 'data', 'z')
+    for sparse in (graph.x.to_sparse(), graph.x.to_sparse_csr()):
+        with pytest.raises(TypeError, match=r"dense tensor 'x' \(got "
+                           r"'torch.sparse_"):
+            rows(Data(x=sparse), 'target')
     with pytest.raises(ValueError, match=r"'x' of 'data' must have shape.*"
                        r"\(got \[12, 0\]\)"):
         rows(Data(x=graph.x[:, :0]), 'data')

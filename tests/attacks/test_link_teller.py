@@ -223,12 +223,13 @@ def test_public_edges_are_no_finds():
     assert report.truth.sum() == 10 and len(report.truth) == 105 - 20
     assert not report.scores.any()
     assert report.knew == ('the features of all nodes',
-                           'the number of private edges', 'the public edges')
+                           'that 10 of 85 pairs have a private edge',
+                           'the public edges')
     # Under another name, all edges are private.
     report = LinkTeller(private='secret').run(target, data)
     assert report.truth.sum() == 30 and report['AUC'] > 0.7
     assert report.knew == ('the features of all nodes',
-                           'the number of private edges')
+                           'that 30 of 105 pairs have a private edge')
 
 
 def test_one_direction_is_enough():
@@ -317,6 +318,23 @@ def test_says_that_a_target_is_noisy():
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         LinkTeller().run(lambda x: model(x, data.edge_index), data)
+
+
+def test_says_that_a_target_feels_nothing():
+    # It serves all edges, but the probes do not reach them.
+    data = random_graph(12, 20)
+    layer = GCNConv(5, 3).double()
+
+    def target(x):
+        out = layer(torch.nn.functional.normalize(x, dim=1), data.edge_index)
+        return out.round(decimals=6)
+
+    with pytest.warns(UserWarning, match='delta=0.01, so this attack tells'):
+        report = LinkTeller().run(target, data)
+    assert not report.scores.any()
+    with warnings.catch_warnings():  # Nodes that feel themselves are enough.
+        warnings.simplefilter('error')
+        LinkTeller().run(lambda x: x, data)
 
 
 def test_progress(capsys):
@@ -436,6 +454,7 @@ def test_bad_targets(target, message):
     (lambda x: x, HeteroData(), "'data' must be a graph.*'HeteroData'"),
     (lambda x: x, torch.ones(3, 2), "'data' must be a graph.*'Tensor'"),
     (torch.ones(3, 2), random_graph(12, 20), "'target' must .*'Tensor'"),
+    (random_graph(12, 20), random_graph(12, 20), "'target' must .*'Data'"),
 ])
 def test_what_is_no_graph_or_no_model(target, data, name):
     with pytest.raises(TypeError, match=name):

@@ -1,4 +1,5 @@
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from torch_geometric_dp.attacks.membership_inference import (
     _Judge,
     log_probabilities,
 )
+from torch_geometric_dp.attacks.report import scored_numbers
 
 BAD_LUCK = norm.isf(FALSE_ALARM / 2)
 
@@ -293,6 +295,18 @@ def test_compared_with_those_who_never_saw_it():
                 [looks[i, node], expected]))
 
 
+@pytest.mark.parametrize('shadows', [1, 4])
+def test_baseline_is_the_mean_over_all_shadows(shadows):
+    data = graph()
+    report = MembershipInference(remembers, num_shadows=shadows).run(
+        target_of(remembers, data), data)
+    assert report.guessed.shape == (shadows, len(report.truth))
+    for name in ('AUC', 'TPR at 1% FPR'):
+        assert report.baseline[name] == pytest.approx(np.mean([
+            scored_numbers(report.truth, guess)[name]
+            for guess in report.guessed]))
+
+
 def test_judge_has_no_favourite():
     # Ten times as many members, and nothing to tell them by: even odds.
     looks = torch.ones(110, 2, dtype=torch.double)
@@ -394,8 +408,26 @@ def test_refuses_what_is_no_graph_or_no_model():
     # Before any shadow is trained, which takes long.
     with pytest.raises(TypeError, match="'target' must give a model.*'int'"):
         MembershipInference(lambda train: 1 / 0).run(5, data)
+    with pytest.raises(TypeError, match="'target' must give a model.*'Data'"):
+        MembershipInference(lambda train: 1 / 0).run(data, data)
     with pytest.raises(TypeError, match="'fit' must give a model.*NoneType"):
         MembershipInference(lambda train: None).run(remembers(data), data)
+
+
+def test_says_that_a_model_is_in_training_mode():
+    class Model(torch.nn.Module):
+        def forward(self, other):
+            return other.x
+
+    data = graph()
+    attack = MembershipInference(lambda train: Model().eval())
+    with pytest.warns(UserWarning, match="'target' gave a model in training"):
+        attack.run(Model(), data)
+    with pytest.warns(UserWarning, match="'fit' gave a model in training"):
+        MembershipInference(lambda train: Model()).run(Model().eval(), data)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        attack.run(Model().eval(), data)
 
 
 def test_refuses_other_classes():

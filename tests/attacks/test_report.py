@@ -43,7 +43,8 @@ def test_scored_numbers_by_counting():
 def test_curve():
     pytest.importorskip('matplotlib').use('Agg')
     found = ScoredReport('Guess', {}, {}, (), truth=np.array([True, False]),
-                         scores=np.array([1.0, 0.0]))
+                         scores=np.array([1.0, 0.0]),
+                         guessed=np.array([0.0, 0.0]))
     ax = found.plot()
     assert ax.get_title() == 'Guess' and ax.get_xscale() == 'log'
     false, true = ax.lines[0].get_data()
@@ -57,10 +58,25 @@ def test_curve_says_what_the_numbers_say():
     pytest.importorskip('matplotlib').use('Agg')
     truth, scores = np.arange(1000) < 100, (np.arange(1000) < 1).astype(float)
     numbers = scored_numbers(truth, scores)
-    ax = ScoredReport('Guess', numbers, {}, (), truth, scores).plot()
+    ax = ScoredReport('Guess', numbers, {}, (), truth, scores,
+                      guessed=scores).plot()
     false, true = ax.lines[0].get_data()
     assert (np.diff(false) >= 0).all() and (np.diff(true) >= 0).all()
     seen = np.exp(np.interp(np.log(0.01), np.log(false[2:]),
                             np.log(true[2:])))  # As on the axes.
     assert numbers['TPR at 1% FPR'] == pytest.approx(0.01 + 0.99 * 0.01)
     assert seen == pytest.approx(numbers['TPR at 1% FPR'], rel=1e-3)
+
+
+def test_curve_without_the_target():
+    # What is found without it is no leak, so it must be seen beside it.
+    pytest.importorskip('matplotlib').use('Agg')
+    truth = np.arange(1000) < 100
+    guessed = np.stack([truth, ~truth]).astype(float)
+    for guess, wanted in ((guessed[0], 1), (guessed[1], 0), (guessed, 0.5)):
+        ax = ScoredReport('Guess', {}, {}, (), truth, np.zeros(1000),
+                          guess).plot()
+        false, true = ax.lines[1].get_data()
+        assert true[false < 1] == pytest.approx(wanted)
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+            'with the target', 'without it', 'guessing']

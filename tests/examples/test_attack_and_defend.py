@@ -11,31 +11,35 @@ pytest.importorskip('matplotlib')
 pytest.importorskip('sklearn')
 
 EXAMPLES = Path(__file__).parents[2] / 'examples'
+TITLE = 'Who <is> it?'
 
 
 @pytest.fixture
 def example(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     import attack_and_defend
+    assert [*attack_and_defend.attacks(None)] == [*attack_and_defend.ABOUT]
+    monkeypatch.setattr(attack_and_defend, 'ABOUT', {TITLE: 'He asks.'})
     return attack_and_defend
 
 
 @pytest.fixture
 def reports():
-    return {'Who <is> it?': [
+    return {TITLE: [
         ScoredReport('Guess(<1>)', {'AUC': value}, {'AUC': 0.5}, ('a & b', ),
                      truth=np.array([True, False]),
-                     scores=np.array([value, 0.3]))
+                     scores=np.array([value, 0.3]),
+                     guessed=np.array([0.5, 0.5]))
         for value in (0.987, 0.123)]}
 
 
 def test_table(example, reports):
-    rows = re.findall('<tr>(.*?)</tr>', example.table(reports))
-    assert [len(re.findall('<t[hd]', row)) for row in rows] == [6, 6]
-    cells = re.findall('<td.*?>(.*?)</td>', rows[1])
-    assert cells == ['Who &lt;is&gt; it?', 'AUC', '0.987', '0.500', '0.123',
-                     '0.500']
-    assert rows[0].count('<th class="n">') == rows[1].count('<td class="n">')
+    rows = re.findall('<tr.*?>(.*?)</tr>', example.table(reports))
+    assert [len(re.findall('<t[hd]', row)) for row in rows] == [5, 1, 5]
+    assert rows[1] == '<th colspan="5">Who &lt;is&gt; it?</th>'
+    cells = re.findall('<td.*?>(.*?)</td>', rows[2])
+    assert cells == ['AUC', '0.987', '0.500', '0.123', '0.500']
+    assert rows[0].count('<th class="n">') == rows[2].count('<td class="n">')
 
 
 def test_no_minus_before_zero(example):
@@ -45,11 +49,11 @@ def test_no_minus_before_zero(example):
 
 def test_section(example, reports):
     text = example.section(*next(iter(reports.items())))
-    assert 'a &amp; b' in text
+    assert 'a &amp; b' in text and '<p>He asks.</p>' in text
     # Two attacks where they differ.
     assert text.count('<p class="knew">Guess(&lt;1&gt;). The attacker') == 1
-    one, two = reports['Who <is> it?']
-    text = example.section('It', [one, replace(two, attack='Guess(2)')])
+    one, two = reports[TITLE]
+    text = example.section(TITLE, [one, replace(two, attack='Guess(2)')])
     assert 'Guess(&lt;1&gt;), then Guess(2). The attacker' in text
     # All figures are a part of the page.
     assert re.findall('src="([^,]*),', text) == ['data:image/png;base64'] * 2

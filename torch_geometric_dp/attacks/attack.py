@@ -2,6 +2,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from torch_geometric.data import Data
+from torch_geometric.data.data import BaseData
 
 from torch_geometric_dp.attacks.report import AttackReport
 
@@ -56,6 +57,7 @@ def check_model(model: Any, name: str) -> None:
 
         check_model(torch.nn.Linear(3, 2), 'target')
     """
-    if not callable(model):
+    # A graph can be called, too, but does not answer.
+    if not callable(model) or isinstance(model, BaseData):
         raise TypeError(f"'{name}' must give a model, which is a function "
                         f"(got '{type(model).__name__}')")

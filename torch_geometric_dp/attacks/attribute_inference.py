@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
-from torch_geometric_dp.attacks.attack import Attack
+from torch_geometric_dp.attacks.attack import Attack, check_graph
 from torch_geometric_dp.attacks.known_nodes import (
     Neighbourhood,
     known_nodes,
@@ -99,7 +99,7 @@ class AttributeInference(Attack):
 
         Args:
             target (Data): The released graph: the same nodes, in the same
-                order.
+                order. Features, labels or edges may be missing in it.
             data (Data): The raw graph.
         """
         truth = self._attribute(data).numpy()
@@ -111,12 +111,13 @@ class AttributeInference(Attack):
                 f"'{self.known}' must select two nodes at least for each of "
                 f"two or more values of '{self.field}' (got "
                 f"{dict(zip(values.tolist(), counts.tolist()))})")
-        knew = [f"'{self.field}' of {int(known.sum())} of {len(known)} nodes"]
+        knew = [f'{self._what(data)}, for {int(known.sum())} of {len(known)} '
+                f'nodes']
         everything = torch.cat([released, shown], dim=1)
         public, options = torch.empty(len(truth), 0), [shown, everything]
         if self.neighbours:
             knew.append('the edges of the target')
-            near = Neighbourhood(target)
+            near = Neighbourhood(target, len(truth))
             hot = torch.from_numpy(truth[:, None] == values).double()
             public = torch.cat(near.known_mean(hot, known), dim=1)
             options.append(torch.cat([everything, near.mean(everything)], 1))
@@ -137,7 +138,7 @@ class AttributeInference(Attack):
         numbers |= scored_numbers(positive, likely[:, 1])
         baseline |= scored_numbers(positive, guessed[:, 1])
         return ScoredReport(repr(self), numbers, baseline, tuple(knew),
-                            positive, likely[:, 1])
+                            positive, likely[:, 1], guessed[:, 1])
 
     def _column(self, data: Any, name: str) -> Tensor:
         matrix = rows(data, name, self.field)
@@ -146,6 +147,13 @@ class AttributeInference(Attack):
                              f"number of columns of '{self.field}' in "
                              f"'{name}' (got {self.column})")
         return matrix[:, self.column]
+
+    def _what(self, data: Data) -> str:
+        what = f"'{self.field}'"
+        if data[self.field].dim() > 1:
+            what = f'column {self.column} of {what}'
+        return what if self.above is None else (
+            f'whether {what} is above {self.above:g}')
 
     def _attribute(self, data: Data) -> Tensor:
         values = self._column(data, 'data')
@@ -161,9 +169,12 @@ class AttributeInference(Attack):
     def _released(self, target: Data, data: Data) -> tuple[Tensor, Tensor]:
         # The released row of each node without the attribute, and that: as a
         # number and, if it has few values, with a column for each of them.
-        raw, out = rows(data, 'data'), rows(target, 'target')
+        check_graph(target, 'target')
+        raw, shown = rows(data, 'data', self.field), self.field in target
+        # Labels may be all that is released, or edges.
+        out = (rows(target, 'target') if 'x' in target else
+               torch.empty(len(raw), 0, dtype=torch.double))
         same_nodes(out, raw)
-        shown = self.field in target
         if self.field == 'x':
             # Other columns than the raw ones: none of them is the attribute.
             shown = out.size(1) == raw.size(1)

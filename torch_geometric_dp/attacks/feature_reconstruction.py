@@ -105,7 +105,7 @@ class FeatureReconstruction(Attack):
         options: list[tuple[str, ...]] = [('released', )]
         if self.neighbours:
             knew.append('the edges of the target')
-            near = Neighbourhood(target)
+            near = Neighbourhood(target, len(raw))
             public = dict(zip(('known', 'count'),
                               near.known_mean(raw, known)))
             blocks |= {**public, 'mean': near.mean(released)}
@@ -193,9 +193,11 @@ class ReconstructionReport(AttackReport):
             shown = {'raw': self.raw, 'released': self.released,
                      'reconstructed': self.reconstructed,
                      'without the target': self.guessed}
-            return pictures({name: values[:SHOWN] for name, values in
-                             shown.items() if values.shape == self.raw.shape},
-                            self.picture, ax)
+            ax = pictures({name: values[:SHOWN] for name, values in
+                           shown.items() if values.shape == self.raw.shape},
+                          self.picture, ax)
+            ax.set_title(self.attack.split('(')[0])
+            return ax
         ax = _axes(ax)
         step = -(-self.raw.numel() // 5000)  # More dots hide each other.
         truth = self.raw.flatten()[::step]

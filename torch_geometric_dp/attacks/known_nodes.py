@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import (
+    is_sparse,
     remove_self_loops,
+    to_edge_index,
     to_torch_csr_tensor,
     to_undirected,
 )
@@ -47,9 +49,11 @@ def rows(data: Any, name: str, field: str = 'x') -> Tensor:
     """
     check_graph(data, name)
     values = data.get(field)
-    if not isinstance(values, Tensor):
-        raise TypeError(f"'{name}' must have a tensor '{field}' "
-                        f"(got '{type(values).__name__}')")
+    if not isinstance(values, Tensor) or is_sparse(values):
+        kind = (values.layout if isinstance(values, Tensor) else
+                type(values).__name__)
+        raise TypeError(f"'{name}' must have a dense tensor '{field}' "
+                        f"(got '{kind}')")
     if values.dim() not in (1, 2) or values.numel() == 0:
         raise ValueError(f"'{field}' of '{name}' must have shape [num_nodes] "
                          f"or [num_nodes, num_columns], and entries "
@@ -73,8 +77,10 @@ class Neighbourhood:
     """Who is next to whom: edges in both directions, each of them once, and
     nobody next to himself, as he would then learn what he is asked for.
     """
-    def __init__(self, target: Data) -> None:
-        n, edge = target.num_nodes, target.get('edge_index')
+    def __init__(self, target: Data, num_nodes: int) -> None:
+        n, edge = num_nodes, target.get('edge_index')
+        if edge is None and 'adj_t' in target:
+            edge = to_edge_index(target.adj_t)[0]
         if edge is None:
             edge = torch.empty(2, 0, dtype=torch.long)
         check_edge_index(edge, n)

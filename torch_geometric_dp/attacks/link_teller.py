@@ -148,11 +148,13 @@ class LinkTeller(Attack):
         public = self._pairs(data)[1]
         scores = self._influences(target, data.x.detach(), nodes)[chosen]
         alike = similarities(data.x.detach(), public, nodes)[chosen]
-        knew = ['the features of all nodes', 'the number of private edges']
+        knew = ['the features of all nodes', f'that {truth.sum()} of '
+                f'{len(truth)} pairs have a private edge']
         if len(public):
             knew.append('the public edges')
         return ScoredReport(repr(self), _numbers(truth, scores),
-                            _numbers(truth, alike), tuple(knew), truth, scores)
+                            _numbers(truth, alike), tuple(knew), truth, scores,
+                            alike)
 
     def candidates(self, data: Data) -> tuple[Tensor, NDArray[np.bool_]]:
         """The pairs of nodes that are suspected, in two rows, and which of them
@@ -228,6 +230,12 @@ class LinkTeller(Attack):
             probe[node] *= 1 + self.delta
             change = _ask(target, probe, nodes) - answers
             row[:] = change.norm(dim=1) / self.delta
+        if not influence.any():  # Not even of nodes on themselves.
+            warnings.warn(f"'target' answers the same whatever node grows by "
+                          f"delta={self.delta}, so this attack tells nothing "
+                          f"about it: it may scale rows to a norm of its own, "
+                          f"round its answers, or have made them before",
+                          stacklevel=3)
         u, v = from_pairs(np.arange(num_pairs(len(nodes)))).numpy()
         out: NDArray[np.float64] = (influence[u, v] + influence[v, u]) / 2
         if self.relative:

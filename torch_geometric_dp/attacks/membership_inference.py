@@ -25,6 +25,7 @@ Added up, the two lines leave a balanced accuracy of at most :math:`(e^{
 nothing, and has shown nothing about what another one would find.
 """
 import math
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -60,7 +61,9 @@ class MembershipInference(Attack):
 
     With several shadows, each node is also compared with itself: some nodes get
     sure answers from everyone, so what counts is how much surer the target is
-    than models that never saw the node, as in LiRA (Carlini et al. 2022).
+    than models that never saw the node, as in the offline form of LiRA (Carlini
+    et al. 2022). No shadow is trained on a candidate: who does that, as in the
+    online form, may find more.
 
     The report's baseline is the same attack on a shadow in place of the target.
     That saw none of the candidates, so whatever is found there is a difference
@@ -70,7 +73,8 @@ class MembershipInference(Attack):
     Args:
         fit (callable): How the target was trained: from a graph, all of whose
             nodes are for training, to a model. A model goes from a graph to
-            probabilities or logits of all classes, for each node.
+            probabilities or logits of all classes, for each node, such as
+            :obj:`lambda graph: net(graph.x, graph.edge_index)`.
         members (str, optional): The boolean node field that is true for the
             nodes that the target was trained on. The graphs that :obj:`fit`
             gets have it, too, and it is true everywhere.
@@ -162,12 +166,13 @@ class MembershipInference(Attack):
             unseen = _compared(unseen, torch.ones(unseen.shape[:2]).bool())
         judge = _Judge(seen.flatten(0, 1), inside.flatten(), self.seed)
         scores = judge(answers)
-        chance = [self._numbers(truth, judge(each)) for each in unseen]
+        guessed = np.stack([judge(each) for each in unseen])
+        chance = [self._numbers(truth, each) for each in guessed]
         return ScoredReport(
             repr(self), self._numbers(truth, scores),
             {name: float(np.mean([each[name] for each in chance]))
              for name in chance[0]}, self._knew(shadows.num_nodes),
-            truth=truth, scores=scores)
+            truth=truth, scores=scores, guessed=guessed)
 
     @staticmethod
     def _numbers(truth: NDArray[np.bool_],
@@ -244,7 +249,12 @@ class MembershipInference(Attack):
     def _looks(self, model: Model, graph: Data, name: str) -> Tensor:
         # How sure the answers are, in several ways, and how wrong.
         check_model(model, name)
-        out = model(self._question(graph))
+        if isinstance(model, torch.nn.Module) and model.training:
+            warnings.warn(f"'{name}' gave a model in training mode: dropout "
+                          f"hides what it knows. Put it into eval mode",
+                          stacklevel=3)
+        with torch.no_grad():
+            out = model(self._question(graph))
         rows = graph.num_nodes
         if (not isinstance(out, Tensor) or not out.is_floating_point()
                 or out.dim() != 2 or out.size(0) != rows or out.size(1) < 2):

@@ -76,31 +76,41 @@ class ScoredReport(AttackReport):
         knew (tuple of str): What the attacker knew.
         truth (array of bools): Which suspicions are true.
         scores (array of floats): How sure the attacker was of each.
+        guessed (array of floats): The same without the target; with a row for
+            each time, if it was tried several times.
 
     .. code-block:: python
 
         import numpy as np
         report = ScoredReport('Guess', {'AUC': 1.0}, {'AUC': 0.5}, ('all', ),
                               truth=np.array([True, False]),
-                              scores=np.array([0.9, 0.2]))
+                              scores=np.array([0.9, 0.2]),
+                              guessed=np.array([0.5, 0.5]))
         ax = report.plot()
     """
     truth: NDArray[np.bool_] = field(repr=False, compare=False)
     scores: NDArray[np.float64] = field(repr=False, compare=False)
+    guessed: NDArray[np.float64] = field(repr=False, compare=False)
 
     def plot(self, ax: Optional[Any] = None) -> Any:
         """How many of the true suspicions are found, against how many of the
-        false ones are raised; few false ones is what matters.
+        false ones are raised, with the target and without it; few false ones
+        is what matters.
         """
         ax = _axes(ax)
         false, true, _ = metrics().roc_curve(self.truth, self.scores)
         line = np.geomspace(1e-3, 1, 200)
+        curves = [metrics().roc_curve(self.truth, guess)[:2]
+                  for guess in np.atleast_2d(self.guessed)]
         # Ties are straight on plain axes, and so not on these: more points.
         at = np.searchsorted(false, line, side='right')
         ax.plot(np.insert(false, at, line),
                 np.insert(true, at, np.interp(line, false, true)),
-                label='attack')
-        ax.plot(line, line, color='gray', ls=':', label='guessing')
+                label='with the target')
+        ax.plot(line, np.mean([np.interp(line, *curve) for curve in curves],
+                              axis=0),
+                color='gray', ls='--', label='without it')
+        ax.plot(line, line, color='gray', ls=':', lw=1, label='guessing')
         ax.set(xscale='log', yscale='log', xlim=(1e-3, 1), ylim=(1e-3, 1.3),
                xlabel='false positive rate', ylabel='true positive rate',
                title=self.attack.split('(')[0])
@@ -110,8 +120,9 @@ class ScoredReport(AttackReport):
 
 def scored_numbers(truth: NDArray[np.bool_],
                    scores: NDArray[np.float64]) -> dict[str, float]:
-    """The area under the curve, and what is found at 1% false positives; ties
-    count one half.
+    """The area under the curve, where ties count one half, and what is found
+    at 1% false positives: of suspicions that are tied there, a part is raised
+    by lot, as large as there is room for.
     """
     false, true, _ = metrics().roc_curve(truth, scores)
     return {'AUC': float(metrics().roc_auc_score(truth, scores)),
