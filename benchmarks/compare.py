@@ -11,6 +11,9 @@ import argparse
 import sys
 from pathlib import Path
 
+if __name__ == '__main__':  # Also as a file, by `python benchmarks/compare.py`.
+    sys.path[0] = str(Path(__file__).parents[1])
+
 from benchmarks.harness import Growth, Row
 from benchmarks.store import load
 
