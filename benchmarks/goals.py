@@ -349,8 +349,8 @@ GOALS = (
          'the first touch of memory, which costs all of them the same, is a '
          'third of our time'),
     Goal(NOISE, 'a label: at least 0.5 times the speed of one of numpy\'s '
-         'integers (2, 7, 40 classes)', measured('labels', 'classes',
-                                                 against='one integer')),
+         'integers (2, 7, 40 classes; LabelRR on a graph)', measured(
+             'labels', 'classes', against='one integer')),
     Goal(NOISE, '10^8 labels with at most 1,024 MiB beyond input and output',
          measured('labels', '^100,000,000 labels', 'memory')),
     Goal(NOISE, 'LabelRR: the stated epsilon to 1e-12, from the integers; 10^6 '
