@@ -1,3 +1,4 @@
+import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -47,6 +48,9 @@ def test_another_machine_is_said(files, capsys):
     (2, {'value': 1.1}, False),
     (2, {'value': 1.12}, True),
     (2, {'seconds': (9.0, 90.0)}, False),
+    (0, {'ratio': math.nan}, True),
+    (1, {'value': math.nan}, True),
+    (2, {'value': math.nan}, True),
 ])
 def test_what_is_worse(files, capsys, place, change, worse):
     new = list(ROWS)
