@@ -34,9 +34,9 @@ def on_disk(folder: Union[str, os.PathLike[str]]) -> Iterator[None]:
     the same release, bit for bit.
 
     The files have no name, and nobody else can open them: they may hold raw
-    features on their way to a release. Each is gone as soon as nobody needs its
-    tensor. To keep a release, save it. Threads that start within it each need
-    their own.
+    features on their way to a release. Each stays open, and is gone as soon as
+    nobody needs its tensor. Threads that start within it need one of their
+    own. To keep a release, save it:
 
     .. code-block:: python
 
