@@ -11,6 +11,9 @@ import argparse
 import sys
 from pathlib import Path
 
+if __name__ == '__main__':  # Also as a file, by `python benchmarks/compare.py`.
+    sys.path[0] = str(Path(__file__).parents[1])
+
 from benchmarks.harness import Growth, Row
 from benchmarks.store import load
 
@@ -34,14 +37,15 @@ def is_measure(row):
 
 
 def worsened(old, new):
-    """In what way, or nothing."""
+    """In what way, or nothing. What is not a number is no better than any."""
     if isinstance(old, Row):
-        if new.ratio < (1 - WORSE) * old.ratio:
+        if not new.ratio >= (1 - WORSE) * old.ratio:
             return f'{old.ratio:.3g} times, and now {new.ratio:.3g}'
     elif isinstance(old, Growth):
-        if new.value > old.value + STEEPER:
+        if not new.value <= old.value + STEEPER:
             return f'an exponent of {old.value:.3f}, and now {new.value:.3f}'
-    elif new.value > (1 + WORSE) * old.value + CHANCE * (old.unit == 'MiB'):
+    elif not new.value <= (1 + WORSE) * old.value + CHANCE * (
+            old.unit == 'MiB'):
         return f'{old.value:,.3g} {old.unit}, and now {new.value:,.3g}'
     return None
 

@@ -1,4 +1,5 @@
-"""Chains over dendrograms against `fit_hrg` of igraph, and against themselves.
+"""Chains over dendrograms against `fit_hrg` of igraph, against one random word
+a step, which is the limit, and against themselves.
 
 `fit_hrg` runs in R (Debian: r-cran-igraph), which reports the processor time it
 took; ours is processor time as well, before and after it. One function measures
@@ -10,13 +11,14 @@ import subprocess
 import tempfile
 import time
 import warnings
+from operator import truediv
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from benchmarks.graphs import planetoid_at_hand
-from benchmarks.harness import Fact, Growth, Row, exponent, memory
+from benchmarks.harness import Fact, Growth, Row, exponent, memory, took
 from benchmarks.machine import igraph_version
 from torch_geometric_dp.hrg import (
     Blocks,
@@ -30,7 +32,7 @@ from torch_geometric_dp.mechanisms.pairs import from_pairs, to_pairs
 from torch_geometric_dp.noise import NoiseSource
 
 SEED = NoiseSource.from_seed(0)
-STEPS = 10**6
+STEPS, WORDS = 10**6, 'one secure word a step'
 # Weights and steps. A weight of one is that of `fit_hrg`; with a weight of two,
 # a chain samples from a sharper law.
 FAST, LONG = (1.0, 10**5), (1.0, 5 * 10**6)
@@ -121,10 +123,13 @@ def against_igraph(name, edges, n, steps=STEPS, rate=None, level=None):
     fewer steps, there are no long fits, and no goals for the time.
     """
     fits = FITS if steps == STEPS else (FAST, )
-    walks, times, levels = [], {key: [] for key in fits}, {}
+    walks, limits, times, levels = [], [], {key: [] for key in fits}, {}
 
     def ours():
         walks.append(fit(random_dendrogram(n, SEED), edges, 1.0, steps)[0])
+        limits.append(statistics.median(  # A few ms each.
+            took(lambda: SEED._words(steps), time.process_time)
+            for _ in range(15)))
         for weight, count in fits:
             begin = time.process_time()
             start = metis_dendrogram(edges, n)
@@ -137,15 +142,17 @@ def against_igraph(name, edges, n, steps=STEPS, rate=None, level=None):
     peer = fit_igraph(edges, n, steps)
     ours()
     least = {LONG: level}
+    walk = f'{name}, {steps:,} steps from a random start', 'a step of ours'
+    yield ratio(*walk, walks, steps, limits, None, WORDS)
     if peer is not None:
         seconds, tree = peer
         least[FAST] = likelihood(tree, edges)
         yield Fact(f'{name}, fit_hrg', f'{steps:,} steps', seconds, 's')
         yield Fact(f'{name}, fit_hrg', 'log-likelihood', least[FAST], '')
-        yield ratio(f'{name}, {steps:,} steps from a random start',
-                    'a step of ours', walks, steps, seconds, rate)
+        yield ratio(*walk, walks, steps, [seconds] * 2, rate)
         yield ratio(f'{name}, a fit', f'METIS and {FAST[1]:,} steps',
-                    times[FAST], 1, seconds, 50 if steps == STEPS else None)
+                    times[FAST], 1, [seconds] * 2,
+                    50 if steps == STEPS else None)
     for weight, count in fits:
         task = f'{name}, METIS and {count:,} steps with weight {weight:g}'
         yield Fact(task, 'takes', statistics.median(times[weight, count]), 's',
@@ -154,11 +161,11 @@ def against_igraph(name, edges, n, steps=STEPS, rate=None, level=None):
                    least.get((weight, count)))
 
 
-def ratio(task, name, times, items, peer, goal):
-    ratios = [peer / each for each in times]
+def ratio(task, name, times, items, theirs, goal, peer='fit_hrg'):
+    ratios = list(map(truediv, theirs, times))
     return Row(task, name, items / statistics.median(times),
-               statistics.median(ratios), min(ratios), max(ratios), 'fit_hrg',
-               goal)
+               statistics.median(ratios), min(ratios), max(ratios), peer, goal,
+               peer == WORDS)
 
 
 def step_costs(sizes=SIZES):

@@ -38,11 +38,11 @@ def run(quick=False):
     transform = LabelRR(1.0, 40)
     yield from compare('labels, 40 classes', n,
                        ('LabelRR on a graph', lambda: transform(data)), limit,
-                       **options)
+                       goals={INTEGERS: 0.5}, **options)
     data.privacy_budget = PrivacyBudget(epsilon=1.0)
     yield from compare('labels, 40 classes', n,
                        ('LabelRR, permanent', lambda: transform(data)), limit,
-                       **options)
+                       goals={INTEGERS: 0.5}, **options)
     sizes = [int(n * times) for times in (0.05, 0.5, 5.0)]
     graphs = {size: Data(y=torch.randint(0, 40, (size, ))) for size in sizes}
     yield from growth('labels', {

@@ -47,11 +47,13 @@ def markdown(suites):
             f' which say how they were made.\n\n'
             f'Everything is a ratio that was measured in one run, in turn, as '
             f'the median over repeats with the quartiles in brackets: more is '
-            f'faster. The limit is the cheapest work that anybody must do: as '
-            f'many secure random bits as the result holds, one sparse product '
-            f'a hop, one write an edge. One thread and processor time, but for '
-            f'what is said to be in seconds, the several chains of `hrg`, and '
-            f'the memory in `scale`, which is that of all threads.\n\n')
+            f'faster. (In `hrg`, two repeats of ours, which are in brackets, '
+            f'lie around one of `fit_hrg`.) The limit is the cheapest work that'
+            f' anybody must do: as many secure random bits as the result holds,'
+            f' one sparse product a hop, one write an edge. One thread and '
+            f'processor time, but for what is said to be in seconds, the '
+            f'several chains of `hrg`, and the memory in `scale`, which is '
+            f'that of all threads.\n\n')
     text += machines(suites)
     if not quick:
         text += '## Goals\n\n' + goals.markdown(goals.Stored(suites)) + '\n'

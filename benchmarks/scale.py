@@ -64,6 +64,7 @@ def memory(name, rows, folder):
     process = multiprocessing.get_context('spawn').Process(
         target=child, args=(name, rows, folder, there))
     process.start()
+    there.close()  # So that its end is the end of it.
     here.recv()
     before = peak = resident(process.pid, 'RssAnon')
     here.send('go')

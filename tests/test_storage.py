@@ -12,7 +12,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch_geometric.data import Data, OnDiskDataset, SQLiteDatabase
+from torch_geometric.data import (
+    Data,
+    Database,
+    OnDiskDataset,
+    SQLiteDatabase,
+)
 from torch_geometric.loader import DataLoader
 from torch_geometric.transforms import Compose
 
@@ -203,6 +208,30 @@ def test_outside_of_it_there_are_no_files(tmp_path):
             str(inner), str(tmp_path)]
 
 
+def test_folders_that_cannot_be_written_to(tmp_path):
+    # Found out before anything is charged.
+    for wrong, reason in (('no file can be made', PermissionError(13, 'No')),
+                          ('the disk is full', OSError(28, 'Full'))):
+        with mock.patch('tempfile.TemporaryFile', side_effect=reason), \
+                pytest.raises(ValueError, match="'folder' must be a folder in "
+                              "which files can be made .got '.*: "
+                              + reason.strerror), on_disk(tmp_path):
+            raise AssertionError(wrong)
+    for wrong in (None, 3, b'.'):
+        with pytest.raises(TypeError, match="'folder' must be the path of a "
+                           f"folder .got '{type(wrong).__name__}'"), \
+                on_disk(wrong):
+            pass
+
+
+def test_a_folder_stays_where_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkdir('here')
+    with small_blocks(), on_disk('here'):
+        os.chdir('/')
+        assert empty((5, ), torch.float).shape == (5, )
+
+
 @pytest.mark.parametrize('dtype', [torch.bool, torch.uint8, torch.half,
                                    torch.bfloat16, torch.double, torch.long])
 def test_empty(dtype, tmp_path):
@@ -217,7 +246,9 @@ def test_empty(dtype, tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, 'posix_fallocate'), reason='needs Linux')
 def test_a_full_disk_is_an_error(tmp_path):
-    with on_disk(tmp_path), pytest.raises(OSError):
+    with on_disk(tmp_path), pytest.raises(
+            OSError, match=f"'folder' must have {2**53:,} bytes left: "
+            f".*{tmp_path.name}"):
         empty((2**50, ), torch.double)
     assert os.listdir(tmp_path) == []
 
@@ -285,6 +316,47 @@ def test_rows_of_a_database(tmp_path):
     again = Data(x=load_rows(released), privacy=out.privacy,
                  privacy_budget=budget)
     assert transform(again).privacy.epsilon('features') == 4.0
+
+
+class Keys(Database):
+    """Like PyG's `RocksDatabase`, it does not know how many rows it has."""
+    def __init__(self):
+        super().__init__(dict(dtype=torch.float, size=(3, )))
+        self.held = {}
+
+    def connect(self):
+        pass
+
+    def close(self):
+        pass
+
+    def insert(self, index, data):
+        self.held[index] = data.clone()
+
+    def get(self, index):
+        return self.held[index]
+
+
+def test_rows_of_a_database_that_has_no_length(tmp_path):
+    x, database = features('FeatureRR', 53, 3), Keys()
+    with small_blocks():
+        save_rows(x, database)
+        with pytest.raises(ValueError, match="'num_rows' must be stated for a "
+                           "database that does not know it .got 'Keys'"):
+            load_rows(database)
+        assert torch.equal(load_rows(database, 53), x)
+        assert torch.equal(load_rows(database, num_rows=20), x[:20])
+    with pytest.raises(ValueError, match=r"'num_rows' must be at least 1 "
+                       r"\(got 0\)"):
+        load_rows(database, 0)
+    with pytest.raises(ValueError, match="'database' must be empty .got some"):
+        save_rows(x, database)
+    known = rows_of(3, tmp_path)
+    save_rows(x, known)
+    assert torch.equal(load_rows(known, 20), x[:20])
+    with pytest.raises(ValueError, match=r"'database' must hold rows from 0 to "
+                       r"59 \(got 53 from 0 to 59\)"):
+        load_rows(known, 60)
 
 
 def test_rows_that_cannot_be_loaded(tmp_path):

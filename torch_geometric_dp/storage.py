@@ -34,8 +34,9 @@ def on_disk(folder: Union[str, os.PathLike[str]]) -> Iterator[None]:
     the same release, bit for bit.
 
     The files have no name, and nobody else can open them: they may hold raw
-    features on their way to a release. Each is gone as soon as nobody needs its
-    tensor. To keep a release, save it:
+    features on their way to a release. Each stays open, and is gone as soon as
+    nobody needs its tensor. Threads that start within it need one of their
+    own. To keep a release, save it:
 
     .. code-block:: python
 
@@ -48,15 +49,27 @@ def on_disk(folder: Union[str, os.PathLike[str]]) -> Iterator[None]:
     Args:
         folder (str): An existing folder, on a disk with enough space.
     """
-    folder = os.fspath(folder)
-    if not os.path.isdir(folder):
-        raise ValueError(f"'folder' must be an existing folder "
-                         f"(got {folder!r})")
-    token = _FOLDER.set(folder)
+    token = _FOLDER.set(_check_folder(folder))
     try:
         yield
     finally:
         _FOLDER.reset(token)
+
+
+def _check_folder(folder: Union[str, os.PathLike[str]]) -> str:
+    if not isinstance(folder, (str, os.PathLike)):
+        raise TypeError(f"'folder' must be the path of a folder "
+                        f"(got '{type(folder).__name__}')")
+    if not os.path.isdir(folder):
+        raise ValueError(f"'folder' must be an existing folder "
+                         f"(got {os.fspath(folder)!r})")
+    try:  # Now, and not in the middle of a release, which is charged by then.
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ValueError(f"'folder' must be a folder in which files can be "
+                         f"made (got {os.fspath(folder)!r}: {error.strerror})"
+                         ) from error
+    return os.path.abspath(folder)  # Wherever the program goes meanwhile.
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype,
@@ -82,7 +95,11 @@ def _map(folder: str, size: int) -> mmap.mmap:
     with tempfile.TemporaryFile(dir=folder) as file:
         if hasattr(os, 'posix_fallocate'):
             # A full disk is an error now, in place of a crash later.
-            os.posix_fallocate(file.fileno(), 0, size)
+            try:
+                os.posix_fallocate(file.fileno(), 0, size)
+            except OSError as error:
+                raise OSError(error.errno, f"'folder' must have {size:,} bytes "
+                              f"left: {error.strerror}", folder) from error
         else:
             file.truncate(size)
         return mmap.mmap(file.fileno(), size)
@@ -102,7 +119,7 @@ def row_blocks(rows: int, width: int,
         yield start, min(rows, start + step)
 
 
-def load_rows(database: Database) -> Tensor:
+def load_rows(database: Database, num_rows: Optional[int] = None) -> Tensor:
     r"""The rows of a PyG database, tensors of one shape at places from 0 on,
     as one tensor: a matrix of features, say. It is read block by block, and
     lies on disk if :func:`on_disk` says so.
@@ -122,10 +139,18 @@ def load_rows(database: Database) -> Tensor:
     Args:
         database (Database): The database. PyG's default schema loses the shape
             of tensors: state it.
+        num_rows (int, optional): How many rows to load, from the first on. By
+            default all, which takes a database that knows how many it has, as
+            :obj:`RocksDatabase` does not. (default: :obj:`None`)
     """
-    count = len(database)
-    if count == 0:
-        raise ValueError("'database' must hold at least one row (got none)")
+    count = _length(database) if num_rows is None else num_rows
+    if count is None:
+        raise ValueError(f"'num_rows' must be stated for a database that does "
+                         f"not know it (got '{type(database).__name__}')")
+    if count < 1:
+        raise ValueError("'database' must hold at least one row (got none)"
+                         if num_rows is None else
+                         f"'num_rows' must be at least 1 (got {num_rows})")
     first = database[0]
     if not isinstance(first, Tensor):
         raise TypeError(f"'database' must hold tensors (got "
@@ -158,15 +183,33 @@ def save_rows(x: Tensor, database: Database) -> None:
             database's schema states.
         database (Database): An empty database.
     """
-    if len(database) > 0:
-        raise ValueError(f"'database' must be empty (got {len(database)} "
-                         f"rows)")
+    if _holds_rows(database):
+        raise ValueError(f"'database' must be empty (got "
+                         f"{_length(database) or 'some'} rows)")
     for info in database.schema.values():
         if isinstance(info, TensorInfo):  # Of which PyG checks nothing.
             _check_schema(x, info)
     x = x.detach().cpu()
     for start, stop in row_blocks(len(x), math.prod(x.shape[1:])):
         database[start:stop] = x[start:stop]
+
+
+def _length(database: Database) -> Optional[int]:
+    try:
+        return len(database)
+    except NotImplementedError:
+        return None
+
+
+def _holds_rows(database: Database) -> bool:
+    held = _length(database)
+    if held is not None:
+        return held > 0
+    try:
+        database[0]
+    except KeyError:
+        return False
+    return True
 
 
 def _check_schema(x: Tensor, info: TensorInfo) -> None:

@@ -1,3 +1,6 @@
+import math
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -45,6 +48,9 @@ def test_another_machine_is_said(files, capsys):
     (2, {'value': 1.1}, False),
     (2, {'value': 1.12}, True),
     (2, {'seconds': (9.0, 90.0)}, False),
+    (0, {'ratio': math.nan}, True),
+    (1, {'value': math.nan}, True),
+    (2, {'value': math.nan}, True),
 ])
 def test_what_is_worse(files, capsys, place, change, worse):
     new = list(ROWS)
@@ -102,6 +108,21 @@ def test_no_measure_hides_another():
     for name, suite in load(goals.ROOT / STORE).items():
         rows = list(filter(is_measure, suite.rows))
         assert len(measures({name: suite})) == len(rows)
+
+
+@pytest.mark.parametrize('way', [['-m', 'benchmarks.compare'],
+                                 [str(goals.ROOT / 'benchmarks/compare.py')]])
+def test_as_a_command(way, tmp_path):
+    paths = [tmp_path / 'old.json', tmp_path / 'new.json']
+    for path, ratio in zip(paths, (2.0, 1.0)):
+        save(path, {'noise': replace(SUITE, rows=(
+            replace(ROWS[0], ratio=ratio), *ROWS[1:]))})
+    root = goals.ROOT if way[0] == '-m' else tmp_path
+    for order, code in ((paths, 1), (paths[::-1], 0)):
+        run = subprocess.run([sys.executable, *way, *order], cwd=root,
+                             capture_output=True, text=True)
+        assert run.returncode == code and run.stderr == ''
+        assert f'{code} of them worse' in run.stdout
 
 
 def test_missing_files(tmp_path, capsys):

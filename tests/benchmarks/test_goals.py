@@ -12,6 +12,7 @@ from benchmarks.goals import (
     in_tests,
     measured,
 )
+from benchmarks.harness import Fact
 from benchmarks.report import STORE
 from benchmarks.store import load
 from tests.benchmarks.test_store import ROWS, SUITE
@@ -45,6 +46,30 @@ def test_a_row_without_a_goal_answers_none():
         replace(ROWS[0], goal=None), ))})
     with pytest.raises(MissingResult, match="has no goal"):
         measured('noise', 'a')(bare)
+
+
+def test_the_growth_of_a_limit_answers_none():
+    ours = replace(ROWS[2], task='c, time against items')
+    limit = replace(ours, most=None)
+    both, alone = (Stored({'noise': replace(SUITE, rows=rows)})
+                   for rows in ((ours, limit), (limit, )))
+    assert goals.growth('noise', '^c')(both) == Answer(
+        '1.010 [1.000, 1.020]; limit 1.010', True)
+    with pytest.raises(MissingResult, match="no goal for the growth of '.c'"):
+        goals.growth('noise', '^c')(alone)
+
+
+def test_a_diagnostic_that_says_nothing_is_missed():
+    def suite(*units):
+        return Stored({'hrg': replace(SUITE, rows=tuple(
+            Fact(f'Cora, public edges, {start} starts', 'split R-hat', 2.0,
+                 unit) for start, unit in zip(
+                     ('random', 'two METIS, two random', 'METIS'), units)))})
+
+    assert goals.diagnostic(suite('(warned)', '(warned)', '(did not warn)')).met
+    for silent in (('(did not warn)', '(warned)'),
+                   ('(warned)', '(did not warn)')):
+        assert goals.diagnostic(suite(*silent, '(warned)')).met is False
 
 
 def test_missing_tables(tmp_path):
