@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 from scipy import stats
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.transforms import BaseTransform, Compose
 
 from tests.audit import broken
@@ -43,6 +43,33 @@ BROKEN = {
     'epsilon not split': (broken.WholeEpsilonForEveryColumn(1.0, UNIT, seed=0),
                           20_000),
 }
+
+
+# What shows in a corner alone: there, it is plain to see.
+LEAKS = {
+    'less noise inside the bounds': broken.LessNoiseInside(1.0, UNIT, seed=0),
+    'the range of the data': broken.RangeOfTheData(),
+    'a seed from the data': broken.SeedFromTheData(),
+    'raw rows in another field': broken.LeavesRows(1.0, UNIT, seed=0),
+    'no noise without edges': broken.NoNoiseWithoutEdges(1.0, UNIT, seed=0),
+    'columns chosen by their values': broken.ColumnThatIsNotZero(),
+    'a class that nothing turns into': broken.NeverTheLastClass(1.0, 5, seed=0),
+    'the classes of the data': broken.ClassesOfTheData(1.0, 3, seed=0),
+    'labels outside the mask': broken.HiddenLabelsStay(1.0, 3, mask='train',
+                                                       seed=0),
+    'the order of edges': broken.TrueEdgesFirst(1.0, seed=0),
+    'attributes of edges': broken.AttributesStay(1.0, seed=0),
+    'self-loops': broken.SelfLoopsStay(1.0, seed=0),
+    'edges of leaves': broken.LeavesStay(1.0, seed=0),
+    'the number of edges': broken.ExactCount(1.0, seed=0),
+    'a seed from the data, in a layer': broken.SeedOfALayer(1.0, 4),
+}
+
+
+@pytest.mark.parametrize('name', LEAKS)
+def test_leaks_are_caught(name):
+    with pytest.raises(PrivacyViolation):
+        audit(LEAKS[name], trials=4000, seed=0).check()
 
 
 @pytest.mark.parametrize('name', BROKEN)
@@ -120,8 +147,8 @@ def test_bounds_are_wrong_as_rarely_as_they_say():
     # Randomised response keeps its promise to the last bit.
     target = transforms.LabelRR(1.0, 2, seed=0)
     wrong = sum(audit(target, trials=400, confidence=0.9,
-                      seed=seed).lower_bound > 1 for seed in range(200))
-    assert stats.binomtest(wrong, 200, 0.1,
+                      seed=seed).lower_bound > 1 for seed in range(100))
+    assert stats.binomtest(wrong, 100, 0.1,
                            alternative='greater').pvalue > FALSE_ALARM
     assert wrong > 0  # At 90%, an honest bound has to dare something.
 
@@ -137,7 +164,7 @@ def test_an_accusation_asks_for_more_than_the_bound():
 class Leaky(BaseTransform):
     """Randomised response, or with probability delta the truth, marked."""
     guarantee = Guarantee(1.0, 'features', "one row is replaced", delta=0.05)
-    bounds = [0.0], [1.0]
+    domain_sizes = (2, )
 
     def forward(self, data):
         keep = torch.rand_like(data.x) < 1 / (1 + math.exp(-1.0))
@@ -150,10 +177,54 @@ class Leaky(BaseTransform):
 def test_bounds_with_delta_are_wrong_as_rarely_as_they_say():
     # Not a bit of the promise is left unused.
     wrong = sum(audit(Leaky(), trials=1000, confidence=0.9,
-                      seed=seed).lower_bound > 1 for seed in range(200))
-    assert stats.binomtest(wrong, 200, 0.1,
+                      seed=seed).lower_bound > 1 for seed in range(100))
+    assert stats.binomtest(wrong, 100, 0.1,
                            alternative='greater').pvalue > FALSE_ALARM
     assert wrong > 0
+
+
+class LeaksAll(Leaky):
+    """Randomised response, or with probability delta the truth of all rows."""
+    guarantee = Guarantee(1.0, 'features', "one row is replaced", delta=0.05,
+                          model='central')
+
+    def forward(self, data):
+        keep = torch.rand_like(data.x) < 1 / (1 + math.exp(-1.0))
+        data.x = data.x + 2 if torch.rand(1) < 0.05 else torch.where(
+            keep, data.x, 1 - data.x)
+        return data
+
+
+def test_noise_that_canaries_share_accuses_nobody():
+    # With many rows in one release, an accusation in five per cent of all
+    # releases would be no wonder.
+    for seed in range(20):
+        audit(LeaksAll(), trials=1000, seed=seed).check()
+
+
+class Remembers(BaseTransform):
+    """Randomised response that is drawn once for each content."""
+    guarantee = Guarantee(1.0, 'features', "one row is replaced")
+    domain_sizes = (2, )
+
+    def __init__(self):
+        self.memory = {}
+
+    def forward(self, data):
+        key = data.x.numpy().tobytes()
+        if key not in self.memory:
+            keep = torch.rand_like(data.x) < 1 / (1 + math.exp(-1.0))
+            self.memory[key] = torch.where(keep, data.x, 1 - data.x)
+        data.x = self.memory[key]
+        return data
+
+
+def test_what_a_target_remembers_accuses_nobody():
+    pair = Data(x=torch.zeros(1, 1)), Data(x=torch.ones(1, 1))
+    target = Remembers()
+    for seed in range(5):
+        audit(target, *pair, trials=1000, seed=seed).check()
+    assert not target.memory  # Trials are copies.
 
 
 class Noise(BaseTransform):
@@ -269,6 +340,9 @@ def test_bad_arguments(graph):
         audit(target, workers=0)
     with pytest.raises(ValueError, match="'data' must be given with"):
         audit(target, neighbour=graph)
+    with pytest.raises(TypeError, match="'data' must be a 'Data'.*got "
+                       "'HeteroData'"):
+        audit(target, HeteroData())
     with pytest.raises(TypeError, match="'target' must be a transform or a "
                        "layer.*got the function 'release'"):
         def release(data):

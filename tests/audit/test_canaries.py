@@ -11,6 +11,7 @@ from torch_geometric_dp.audit.canaries import (
     LonePairs,
     Rows,
     num_features,
+    numbers,
 )
 from torch_geometric_dp.explain import HeteroScores
 from torch_geometric_dp.mechanisms.pairs import from_pairs, to_pairs
@@ -35,9 +36,12 @@ def differences(canary):
 def test_features():
     low, high = [-1.0, 0.0, 2.0], [1.0, 5.0, 3.0]
     pairs = of(transforms.FeatureRR(1.0, (low, high)))
-    assert [pair.one.tolist() for pair in pairs] == [low, [0.0, 0.0, 2.0]]
+    assert [pair.one.tolist() for pair in pairs] == [
+        low, low, [-1.0, 5.0, 2.0], [0.0, 2.5, 2.5], [0.0, 0.0, 2.0]]
+    assert pairs.pop(2).other.tolist() == [1.0, 0.0, 3.0]
     assert all(pair.other.tolist() == high for pair in pairs)
-    assert len(of(transforms.FeatureRR(1.0, (0.0, 1.0)))) == 1
+    assert len(of(transforms.FeatureRR(1.0, (0.0, 1.0)))) == 4
+    assert len(of(transforms.FeatureRR(1.0, ([0.0], [1.0])))) == 3
     for i, one, other in differences(pairs[0]):
         assert (one.x != other.x).any(dim=1).nonzero().tolist() == [[i]]
     out = pairs[0].outcomes(pairs[0].graph(COINS), 5)
@@ -45,7 +49,7 @@ def test_features():
 
 
 def test_what_is_to_be_clipped():
-    inside, = of(transforms.Laplace(1.0, (0.0, 2.0)))
+    inside, *_ = of(transforms.Laplace(1.0, (0.0, 2.0)))
     beyond, *_ = of(transforms.Laplace(1.0, (0.0, 2.0), clip=True))
     assert inside.one.tolist() == [0, 0] and inside.other.tolist() == [2, 2]
     assert beyond.one.tolist() == [-2, -2] and beyond.other.tolist() == [4, 4]
@@ -77,21 +81,64 @@ def test_numbers_of_columns():
 
 
 def test_categories():
-    canary, = of(transforms.GRRFS(1.0, 1, (2, 5)))
+    canary, _, _, middle = of(transforms.GRRFS(1.0, 1, (2, 5)))
     assert canary.other.tolist() == [1.0, 4.0]
+    assert middle.one.tolist() == [0.0, 2.0]
 
 
 def test_labels():
-    canary, = of(transforms.LabelRR(1.0, 3, mask='train_mask'))
+    canary, lone, every, hidden = of(transforms.LabelRR(1.0, 3,
+                                                        mask='train_mask'))
     data = canary.graph(COINS)
     assert data.y.tolist() == [0, 1, 1, 0, 0] and data.train_mask.all()
     assert data.y.dtype == torch.long
-    multi, = of(transforms.LabelRR(1.0, 3), Data(y=torch.zeros(9, 3).long()))
+    assert not hidden.graph(COINS).train_mask.any()
+    assert every.graph(COINS).y.tolist() == [0, 2, 0, 0, 1]
+    assert every.graph(COINS).train_mask.all()
+    multi, _ = of(transforms.LabelRR(1.0, 3), Data(y=torch.zeros(9, 3).long()))
     assert multi.graph(COINS).y.sum(dim=1).tolist() == [0, 3, 3, 0, 0]
+    # Labels that the mask does not select are public here.
+    assert len(of(transforms.LabelRR(1.0, 2, 'train_mask',
+                                     keep_unmasked=True))) == 2
+    for coin in (True, False):
+        y = lone.graph(np.array([coin])).y
+        assert y.tolist() == [int(not coin)] + [0] * 7
+
+
+def test_classes_are_told_apart_with_their_turn():
+    _, _, canary = of(transforms.LabelRR(1.0, 100))
+    assert len(canary.classes) == 16 and canary.classes[[0, -1]].tolist() == [
+        0, 99]
+    raw = canary.graph(np.ones(20, np.bool_))
+    assert raw.y[:17].tolist() == [*canary.classes.tolist(), 0]
+    for _, one, other in differences(canary):
+        assert int((one.y != other.y).sum()) == 1
+    assert len(np.unique(canary.outcomes(raw, 20))) == 16
+
+
+def test_rows_are_looked_at_in_all_fields():
+    canary = Rows('x', torch.zeros(2), torch.ones(2))
+    data = canary.graph(COINS)
+    data.other = torch.from_numpy(COINS)
+    assert canary.outcomes(data, 5)[:, 0].tolist() == COINS.tolist()
+    assert canary.outcomes(data, 5).shape == (5, 3)
+
+
+def test_releases_are_looked_at_as_a_whole():
+    empty = numbers(Data(num_nodes=3))
+    seen = [numbers(Data(num_nodes=3, **fields)) for fields in (
+        {}, {'m': 5}, {'m': 6}, {'m': torch.ones(2)}, {'m': torch.ones(3)},
+        {'m': torch.ones(50)}, {'m': torch.arange(50) == 49})]
+    assert np.array_equal(seen[0], empty)
+    assert len({part.tobytes() for part in seen}) == len(seen)
+    # Without single numbers, only what they sum up to.
+    one, other = (Data(x=torch.arange(3) == i) for i in (0, 1))
+    assert not np.array_equal(numbers(one), numbers(other))
+    assert np.array_equal(numbers(one, ('x', )), numbers(other, ('x', )))
 
 
 def test_edges():
-    dense, lone = of(transforms.EdgeRand(1.0, private='secret'))
+    dense, lone, *_ = of(transforms.EdgeRand(1.0, private='secret'))
     assert isinstance(dense, EveryPair) and isinstance(lone, LonePairs)
     for canary in (dense, lone, LonePairs()):
         for _, one, other in differences(canary):
@@ -112,7 +159,7 @@ def test_edges():
 
 
 def test_edges_that_are_replaced():
-    canary, = of(transforms.DegreePreservingRR(1.0, neighbours='replace'))
+    canary, *_ = of(transforms.DegreePreservingRR(1.0, neighbours='replace'))
     for i, one, other in differences(canary):
         change = np.setxor1d(to_pairs(one.edge_index),
                              to_pairs(other.edge_index))
@@ -120,6 +167,21 @@ def test_edges_that_are_replaced():
         assert one.num_edges == other.num_edges == 2 * len(COINS)
     out = canary.outcomes(canary.graph(COINS), 5)
     assert np.array_equal(out, np.stack([COINS, ~COINS], axis=1))
+
+
+@pytest.mark.parametrize('neighbours', ['add-remove', 'replace'])
+def test_edges_that_are_alone(neighbours):
+    *_, edge, loop = of(transforms.DegreePreservingRR(1.0,
+                                                      neighbours=neighbours))
+    edges = {(canary, coin): canary.graph(np.array([coin])).edge_index.tolist()
+             for canary in (edge, loop) for coin in (True, False)}
+    other = neighbours == 'replace'
+    assert edges[edge, True] == [[0, 4], [4, 0]]
+    assert edges[edge, False] == ([[1, 5], [5, 1]] if other else [[], []])
+    assert edges[loop, True] == [[0, 0], [0, 0]]
+    assert edges[loop, False] == ([[1, 1], [1, 1]] if other else [[], []])
+    raw = edge.graph(np.array([True]))
+    assert edge.outcomes(raw, 1)[0, :4].tolist() == [0, -1, 1, -1]
 
 
 @pytest.mark.parametrize('neighbours, change', [('add-remove', 3),
@@ -153,13 +215,14 @@ def layer_change(canary):
 
 
 def test_stars_reach_the_sensitivity():
-    node, single = of(NAP(1.0, max_degree=3))
+    node, single, alone = of(NAP(1.0, max_degree=3))
+    assert alone.copies == 1 and alone.nodes == node.nodes
     assert layer_change(node) == {6.0} and layer_change(single) == {2.0}
-    edge, = of(NAP(1.0, unit='edge'))
+    edge, _ = of(NAP(1.0, unit='edge'))
     assert layer_change(edge) == {2.0}
-    replaced, _ = of(NAP(1.0, max_degree=3, neighbours='replace'))
+    replaced, *_ = of(NAP(1.0, max_degree=3, neighbours='replace'))
     assert layer_change(replaced) == {12.0}
-    exchanged, = of(NAP(1.0, unit='edge', neighbours='replace'))
+    exchanged, _ = of(NAP(1.0, unit='edge', neighbours='replace'))
     assert layer_change(exchanged) == {4.0}
     for _, one, other in differences(exchanged):  # And nothing but an edge.
         assert torch.equal(one.x, other.x)

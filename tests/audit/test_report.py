@@ -63,5 +63,9 @@ def test_plot():
     assert labels == ['x = 0', 'x = 1', 'claimed: 1', 'proven: 1',
                       'lower bound: 0.9']
     assert sum(patch.get_height() for patch in ax.patches) == 80
+    assert len({round(patch.get_width(), 9) for patch in ax.patches}) == 1
     assert ax.get_title() == 'no violation found'
+    unproven = report(epsilon=math.inf, claimed=1.0).plot()
+    assert 'proven: nothing' in [text.get_text() for text in
+                                 unproven.get_legend().get_texts()]
     assert report().plot(ax) is ax

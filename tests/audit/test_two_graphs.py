@@ -20,10 +20,13 @@ def test_two_graphs(graph):
     canary = TwoGraphs(graph, changed(graph, 'x', x), 'features')
     assert torch.equal(canary.graph(np.array([True])).x, graph.x)
     out = canary.outcomes(graph, 1)
-    assert np.allclose(out, graph.x[4])
+    assert np.allclose(out[:, :3], graph.x[4])
+    # Whatever else there is.
+    left = changed(graph, 'left_behind', x[4])
+    assert not np.array_equal(out, canary.outcomes(left, 1))
     edges = torch.cat([graph.edge_index, torch.tensor([[0, 5], [5, 0]])], 1)
     canary = TwoGraphs(graph, changed(graph, 'edge_index', edges), 'edges')
-    assert canary.outcomes(graph, 1).tolist() == [[0, 4, 4, 12]]
+    assert canary.outcomes(graph, 1)[0, :4].tolist() == [0, 4, 4, 12]
     # A layer: the rows of both nodes, and of those that hear them.
     assert canary.outcomes(graph.x, 1).shape == (1, 3 * 6)
 
@@ -81,6 +84,19 @@ def test_what_is_public_must_be_the_same(graph):
     with pytest.raises(ValueError, match="the public edges of 'data', which "
                        "'edge_private' does not select"):
         TwoGraphs(graph, public, 'edges', edges)
+
+
+def test_self_loops_and_directions_are_no_pairs(graph):
+    # But they are edges: what differs in them and in a pair is no neighbour.
+    one = joined(graph, (0, 5))
+    for edge in ([3, 3], [3, 8]):
+        new = torch.tensor(edge).view(2, 1)
+        data, other = (changed(g, 'edge_index', torch.cat(
+            [g.edge_index, *part], dim=1)) for g, part in (
+                (graph, [new]), (one, [new.flip(0)] if edge[1] > 3 else [])))
+        with pytest.raises(ValueError, match="'edge_index' must have the same "
+                           "self-loops"):
+            TwoGraphs(data, other, 'edges')
 
 
 def test_edges_that_are_replaced(graph):

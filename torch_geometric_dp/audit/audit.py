@@ -2,8 +2,9 @@ r"""Tries to prove a promise false.
 
 **Theorem.** :attr:`AuditReport.lower_bound` is larger than the true epsilon
 with a probability of at most :math:`1 - \textrm{confidence}`: for
-:math:`\delta = 0` whatever the mechanism does, and for :math:`\delta > 0` if
-canaries that are released together have noise of their own.
+:math:`\delta = 0` whatever the mechanism does with what it is given, and for
+:math:`\delta > 0` if rows of the local model, and nodes of our layers, have
+noise of their own, as they say.
 
 *Proof.* The trials come in two parts, with coins and noise of their own. The
 first part says which canary, which way to look at a release and which
@@ -11,7 +12,9 @@ thresholds to take. Given all of that, the second part is new, and the bound is
 computed on it alone: for :math:`\delta = 0` from guesses, which asks for
 nothing but independent coins (:mod:`torch_geometric_dp.audit.one_run`), and for
 :math:`\delta > 0` from independent trials
-(:mod:`torch_geometric_dp.audit.clopper_pearson`). ∎
+(:mod:`torch_geometric_dp.audit.clopper_pearson`): those have a release each,
+but for the rows and nodes above. Releases are independent, since each is from a
+copy of the target that has not seen any other. ∎
 
 A bound is a bound: an audit that finds nothing has proven nothing. What is
 proven stands beside each mechanism, and
@@ -24,19 +27,26 @@ import numpy as np
 from torch_geometric.data import Data
 
 from torch_geometric_dp.accountant import Guarantee, PrivacyAccountant
-from torch_geometric_dp.audit.canaries import canaries
+from torch_geometric_dp.audit.canaries import (
+    Canary,
+    canaries,
+    check_graph,
+)
 from torch_geometric_dp.audit.distinguisher import Distinguisher
 from torch_geometric_dp.audit.report import AuditReport
 from torch_geometric_dp.audit.trials import (
     first_release,
+    parts,
     processes,
     run_trials,
 )
 from torch_geometric_dp.audit.two_graphs import TwoGraphs
 from torch_geometric_dp.mechanisms.checks import check_integer
+from torch_geometric_dp.nn.private_layer import PrivateLayer
 
 #: An accusation is wrong with this probability at the most.
 FALSE_ALARM = 1e-6
+_LONE = 256, 1024  # Trials of a unit alone, at the least and at the most.
 
 
 def audit(target: Any, data: Optional[Data] = None,
@@ -49,8 +59,9 @@ def audit(target: Any, data: Optional[Data] = None,
 
     Without a :obj:`neighbour`, the worst neighbours that are known are built
     (see :mod:`torch_geometric_dp.audit.canaries`), thousands of them in one
-    graph, so that an audit takes about a second. Noise is fresh in every
-    release, and nothing is charged to any budget.
+    graph, and some alone, so that an audit takes a few seconds. Each release is
+    by a copy of the target with fresh noise, and nothing is charged to any
+    budget.
 
     Args:
         target (callable): A transform, which is given a graph, or a layer,
@@ -91,6 +102,8 @@ def audit(target: Any, data: Optional[Data] = None,
     if not 0 < confidence < 1:
         raise ValueError(f"'confidence' must lie between 0 and 1 "
                          f"(got {confidence})")
+    if data is not None:
+        check_graph('data', data)
     promise = _promise(target, guarantee)
     if neighbour is None:
         candidates = canaries(target, promise, data)
@@ -99,6 +112,9 @@ def audit(target: Any, data: Optional[Data] = None,
                          "are told apart (got one)")
     else:
         candidates = [TwoGraphs(data, neighbour, promise.protects, target)]
+    if not _own_noise(target, promise):
+        for candidate in candidates:
+            candidate.copies = 1
     trial, released = first_release(target, candidates[0])
     if guarantee is None:
         promise = _on_record(released, promise)
@@ -107,14 +123,15 @@ def audit(target: Any, data: Optional[Data] = None,
     told, canary = None, candidates[0]
     with processes(workers) as apply:
         for candidate in candidates:
-            outcomes, coins = run_trials(trial, candidate, trials - half,
-                                         entropy.spawn(1)[0], apply, progress)
+            outcomes, coins = run_trials(
+                trial, candidate, _enough(candidate, trials - half),
+                entropy.spawn(1)[0], apply, progress)
             new = Distinguisher(outcomes, coins, 1 - FALSE_ALARM,
                                 promise.delta)
             if told is None or new.promise > told.promise:
                 told, canary = new, candidate
         assert told is not None
-        outcomes, coins = run_trials(trial, canary, half,
+        outcomes, coins = run_trials(trial, canary, _enough(canary, half),
                                      entropy.spawn(1)[0], apply, progress)
     guesses, scores = told.guess(outcomes), told.scores(outcomes)
     return AuditReport(
@@ -122,7 +139,7 @@ def audit(target: Any, data: Optional[Data] = None,
         lower_bound=told.bound(outcomes, coins, confidence),
         sure_bound=told.bound(outcomes, coins,
                               max(confidence, 1 - FALSE_ALARM)),
-        confidence=confidence, trials=half,
+        confidence=confidence, trials=len(coins),
         right=int(((guesses != 0) & ((guesses > 0) == coins)).sum()),
         guesses=int((guesses != 0).sum()), sides=canary.sides, view=told.view,
         scores=(scores[coins], scores[~coins]))
@@ -134,6 +151,19 @@ def _promise(target: Any, guarantee: Optional[Guarantee]) -> Guarantee:
         raise ValueError(f"'guarantee' must be given: "
                          f"{type(target).__name__} has none of its own")
     return promise
+
+
+def _own_noise(target: Any, promise: Guarantee) -> bool:
+    # Whether many canaries in one release are as good as one in each of many.
+    return promise.delta == 0 or promise.model == 'local' or any(
+        isinstance(part, PrivateLayer) for part in parts(target))
+
+
+def _enough(canary: Canary, trials: int) -> int:
+    # What a unit shows alone is no matter of nuances.
+    least, most = _LONE
+    enough = min(max(trials // 20, least), most) if canary.alone else trials
+    return min(enough, trials)
 
 
 def _on_record(released: Any, promise: Guarantee) -> Guarantee:

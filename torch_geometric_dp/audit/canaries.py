@@ -6,9 +6,18 @@ values, chosen so that it is as hard as possible to hide which:
 * **features**: a row at the lower bounds, or one at the upper bounds. (Where
   zero lies between them, zero and the upper bound, too: numbers next to zero
   have the finest bits, and show best what was done to them.)
-* **labels**: class 0 or class 1; with several labels, none or all of them.
+  Rows in which every other column is at its bound show what is done to
+  columns that differ; rows in the middle, what is done next to no bound.
+* **labels**: class 0 or class 1, and each class or the next one; with several
+  labels, none or all of them. Labels that a mask hides are on trial, too.
 * **edges**: a pair of nodes in a group of its own that has no other private
   edge, and every pair of a small graph.
+* **one unit alone**, in a small graph in which nothing else can change: a row
+  or a label among others that are all the same, an edge or a self-loop where
+  there is no other, a star. There, all of the release is looked at, every field
+  and the order of the edges: it shows scales, domains and degrees that are read
+  off the data, exact counts, seeds that the data tell, and what was left behind
+  in other fields. Each takes a release of its own, so there are fewer.
 * **nodes**, of which edges are released: one with as many edges as a node may
   have, in a graph where all others have as many, too.
 * **edges** and **nodes** of a layer that sums over neighbours: a pair of nodes
@@ -22,6 +31,7 @@ go to other nodes.
 Canaries of one graph have independent coins, and a change of one coin changes
 one unit. That is all that :mod:`torch_geometric_dp.audit.one_run` asks for.
 """
+import copy
 from abc import ABC, abstractmethod
 from typing import Any, Optional
 
@@ -38,6 +48,8 @@ from torch_geometric_dp.mechanisms.pairs import contains, from_pairs, to_pairs
 
 _GROUP = 8  # Nodes around a canary edge.
 _BEYOND = 100  # Times the norm that rows are to be clipped to.
+_MOST_CLASSES = 16  # That are tried, each with the next one.
+_FIELDS, _NUMBERS = 8, 32  # Of a release, and of each of its fields.
 #: Of a release that is looked at as a whole.
 MOST_NUMBERS = 512
 
@@ -48,6 +60,8 @@ class Canary(ABC):
     sides: tuple[str, str]
     #: How many canaries one graph may hold.
     copies: int
+    #: Whether it takes a release of its own, where others share theirs.
+    alone: bool = False
 
     @abstractmethod
     def graph(self, coins: Coins) -> Data:
@@ -63,13 +77,15 @@ class Rows(Canary):
     copies = 4096
 
     def __init__(self, field: str, one: Tensor, other: Tensor,
-                 mask: Optional[str] = None) -> None:
+                 mask: Optional[str] = None, selected: bool = True) -> None:
         self.field = field
         self.one = one
         self.other = other
         self.mask = mask
+        self.selected = selected
+        where = '' if selected else f", which '{mask}' hides"
         self.sides = (f'{field} = {_short(one.tolist())}',
-                      f'{field} = {_short(other.tolist())}')
+                      f'{field} = {_short(other.tolist())}{where}')
 
     def graph(self, coins: Coins) -> Data:
         """A row for each of the coins."""
@@ -77,12 +93,62 @@ class Rows(Canary):
         data = Data(num_nodes=len(coins))
         data[self.field] = torch.where(heads, self.one, self.other)
         if self.mask is not None:
+            data[self.mask] = torch.full((len(coins), ), self.selected)
+        return data
+
+    def outcomes(self, released: Any, count: int) -> Array:
+        """The released rows, of whatever field has some."""
+        rows = [as_array(value).reshape(count, -1)
+                for key, value in sorted(released.to_dict().items())
+                if isinstance(value, Tensor) and value.numel() > 0
+                and key != self.mask and value.dim() > 0
+                and value.size(0) == count]
+        return np.concatenate(rows, axis=1)
+
+
+class LoneRow(Rows):
+    """A row or a label among others that are all the same. Its node has no
+    edges, and theirs do.
+    """
+    copies = 1
+    alone = True
+
+    def graph(self, coins: Coins) -> Data:
+        """The node is the first one."""
+        data = super().graph(np.append(coins, np.ones(_GROUP - 1, np.bool_)))
+        ring = torch.arange(1, _GROUP)
+        data.edge_index = _both_ways(torch.stack([ring, ring.roll(1)]))
+        return data
+
+    def outcomes(self, released: Any, count: int) -> Array:
+        """All that is released."""
+        return numbers(released)[None]
+
+
+class EveryClass(Canary):
+    """A label of each class, or of the next one."""
+    copies = 4096
+
+    def __init__(self, num_classes: int, mask: Optional[str]) -> None:
+        count = min(num_classes, _MOST_CLASSES)
+        self.classes = torch.linspace(0, num_classes - 1, count).long()
+        self.mask = mask
+        self.sides = 'a class', 'the next one'
+
+    def graph(self, coins: Coins) -> Data:
+        """A label for each of the coins; all classes take turns."""
+        turn = torch.arange(len(coins)) % len(self.classes)
+        after = (turn + 1) % len(self.classes)
+        data = Data(num_nodes=len(coins), y=self.classes[torch.where(
+            torch.from_numpy(coins), turn, after)])
+        if self.mask is not None:
             data[self.mask] = torch.ones(len(coins), dtype=torch.bool)
         return data
 
     def outcomes(self, released: Any, count: int) -> Array:
-        """The released rows."""
-        return as_array(released[self.field]).reshape(count, -1)
+        """The released label and whose turn it was, as one number."""
+        turn = np.arange(count) % len(self.classes)
+        return (as_array(released.y) + 2.0**20 * turn).reshape(count, 1)
 
 
 class EveryPair(Canary):
@@ -171,6 +237,36 @@ class LonePairs(Canary):
         return np.stack([np.minimum(found, 1), group], axis=1).astype(float)
 
 
+class LoneEdge(Canary):
+    """A pair of nodes, or a self-loop, in a graph that has no other edge. If
+    edges are replaced, it is one of two.
+    """
+    copies = 1
+    alone = True
+
+    def __init__(self, loop: bool, replaced: bool) -> None:
+        far = 0 if loop else _GROUP // 2
+        self.pairs = torch.tensor([[0, far], [1, 1 + far]])
+        self.replaced = replaced
+        self.sides = ('a self-loop' if loop else 'an edge',
+                      'another' if replaced else 'none, in an empty graph')
+
+    def graph(self, coins: Coins) -> Data:
+        """Edges have an attribute, which is as private as they are."""
+        there = torch.tensor([coins[0], self.replaced and not coins[0]])
+        data = _graph(self.pairs[there].t(), _GROUP)
+        data.edge_attr = torch.ones(data.num_edges, 1)
+        return data
+
+    def outcomes(self, released: Any, count: int) -> Array:
+        """Where in the list of edges both pairs stand, and all else."""
+        edges = released.edge_index.cpu().t()
+        places = [(edges == pair).all(dim=1).nonzero().view(-1)
+                  for pair in (*self.pairs, *self.pairs.flip(1))]
+        first = [int(place[0]) if len(place) else -1 for place in places]
+        return np.append(first, numbers(released))[None].astype(float)
+
+
 class Stars(Canary):
     """A node that sends its row to others, and hears theirs, or an empty place.
     With two nodes whose rows are there in any case, it is an edge.
@@ -245,7 +341,7 @@ def canaries(target: Any, guarantee: Guarantee,
     elif guarantee.protects == 'features':
         return _rows(target, data)
     elif guarantee.protects == 'labels' and hasattr(target, 'num_classes'):
-        return [_labels(target, data)]
+        return _labels(target, data)
     elif guarantee.protects == 'edges':
         return _edges(target)
     elif guarantee.protects == 'node' and _find(target, 'max_degree', 0):
@@ -254,6 +350,13 @@ def canaries(target: Any, guarantee: Guarantee,
     raise ValueError(
         f"'data' and 'neighbour' must be given: no worst pair is known for "
         f"{type(target).__name__}, which protects '{guarantee.protects}'")
+
+
+def check_graph(name: str, graph: Any) -> None:
+    """Raises an error for what is no graph with one type of nodes."""
+    if not isinstance(graph, Data):
+        raise TypeError(f"'{name}' must be a 'Data', a graph with one type of "
+                        f"nodes (got '{type(graph).__name__}')")
 
 
 def num_features(target: Any, data: Optional[Data] = None) -> int:
@@ -288,25 +391,45 @@ def _rows(target: Any, data: Optional[Data]) -> list[Canary]:
         raise ValueError(f"'data' and 'neighbour' must be given: "
                          f"{type(target).__name__} has neither 'bounds' nor "
                          f"'domain_sizes'")
-    out: list[Canary] = [Rows('x', low, high)]
-    middle = torch.minimum(torch.maximum(torch.zeros_like(low), low), high)
-    if not torch.equal(middle, low) and not torch.equal(middle, high):
-        out.append(Rows('x', middle, high))
+    out: list[Canary] = [Rows('x', low, high), LoneRow('x', low, high)]
+    if d > 1:
+        even = torch.arange(d) % 2 == 0
+        out.append(Rows('x', torch.where(even, low, high),
+                        torch.where(even, high, low)))
+    zero = torch.minimum(torch.maximum(torch.zeros_like(low), low), high)
+    middle = (low + high) / 2
+    if getattr(target, 'domain_sizes', None) is not None:
+        middle = middle.floor()
+    tried = [low, high]
+    for between in (middle, zero):
+        if not any(torch.equal(between, row) for row in tried):
+            tried.append(between)
+            out.append(Rows('x', between, high))
     return out
 
 
-def _labels(target: Any, data: Optional[Data]) -> Canary:
+def _labels(target: Any, data: Optional[Data]) -> list[Canary]:
+    mask = getattr(target, 'mask', None)
     one, other = torch.tensor(0), torch.tensor(1)
-    if data is not None and data.y is not None and data.y.dim() == 2 and (
-            data.y.size(1) > 1):  # Multi-label.
+    several = data is not None and data.y is not None and (
+        data.y.dim() == 2 and data.y.size(1) > 1)
+    if several and data is not None:
         one, other = (value.expand(data.y.size(1)) for value in (one, other))
-    return Rows('y', one, other, getattr(target, 'mask', None))
+    out: list[Canary] = [Rows('y', one, other, mask),
+                         LoneRow('y', one, other, mask)]
+    if not several and target.num_classes > 2:
+        out.append(EveryClass(target.num_classes, mask))
+    if mask is not None and not getattr(target, 'keep_unmasked', False):
+        out.append(Rows('y', one, other, mask, selected=False))
+    return out
 
 
 def _edges(target: Any) -> list[Canary]:
-    if is_replaced(target):  # One edge more, or less, is no neighbour.
-        return [EveryPair(replaced=True)]
-    return [EveryPair(), LonePairs(getattr(target, 'private', None))]
+    replaced = is_replaced(target)
+    alone: list[Canary] = [LoneEdge(loop, replaced) for loop in (False, True)]
+    if replaced:  # One edge more, or less, is no neighbour.
+        return [EveryPair(replaced=True), *alone]
+    return [EveryPair(), LonePairs(getattr(target, 'private', None)), *alone]
 
 
 def _stars(target: Any, unit: str, data: Optional[Data]) -> list[Canary]:
@@ -318,8 +441,11 @@ def _stars(target: Any, unit: str, data: Optional[Data]) -> list[Canary]:
     if _find(target, 'clip', None) is not None:
         row[0] = _BEYOND * _find(target, 'clip', 1.0)
     most = int(_find(target, 'max_degree', 1)) if unit == 'node' else 1
-    return [Stars(leaves, row, unit, is_replaced(target))
-            for leaves in sorted({most, 1}, reverse=True)]
+    out = [Stars(leaves, row, unit, is_replaced(target))
+           for leaves in sorted({most, 1}, reverse=True)]
+    single = copy.copy(out[0])
+    single.copies, single.alone = 1, True
+    return [*out, single]
 
 
 def is_replaced(target: Any) -> bool:
@@ -346,8 +472,29 @@ def _arrows(centre: Tensor, leaf: Tensor) -> Tensor:
 
 
 def _graph(edges: Tensor, num_nodes: int) -> Data:
-    return Data(edge_index=torch.cat([edges, edges.flip(0)], dim=1),
-                num_nodes=num_nodes)
+    return Data(edge_index=_both_ways(edges), num_nodes=num_nodes)
+
+
+def _both_ways(edges: Tensor) -> Tensor:
+    return torch.cat([edges, edges.flip(0)], dim=1)
+
+
+def numbers(released: Any, without: tuple[str, ...] = ()) -> Array:
+    """What a release holds, field by field: how many numbers, the sum of their
+    magnitudes, and the first of them. Of fields in :obj:`without`, there are no
+    single ones.
+    """
+    fields = [] if not isinstance(released, Data) else [
+        (key, torch.as_tensor(value))
+        for key, value in sorted(released.to_dict().items())
+        if isinstance(value, (Tensor, np.ndarray, int, float))]
+    out = np.zeros((_FIELDS, 2 + _NUMBERS))
+    for row, (key, value) in zip(out, fields):
+        flat = as_array(value).ravel()
+        row[:2] = flat.size, np.abs(flat).sum()
+        if key not in without:
+            row[2:][:flat.size] = flat[:_NUMBERS]
+    return out.ravel()
 
 
 def as_array(values: Tensor) -> Array:

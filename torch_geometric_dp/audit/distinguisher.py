@@ -1,18 +1,20 @@
 r"""Learns to tell the releases of two inputs apart, and when to say nothing.
 
 Nothing is known of the mechanism. A release is a row of numbers, which are
-looked at in several ways: in narrow and in wide ranges, one by one, as a whole
-row, by their sum, by their norm, and by their lowest bits, which is how noise
-that was added in floating point gives itself away. For each of them, one half
-of the trials says how often a value came from the one input and how often from
-the other: the logarithm of the ratio, summed over the row, is its score. One
-more score is how far a row lies along the line from the one mean to the other,
-which is as good as it gets against Gaussian noise. The other half of the trials
-chooses the way to look, and the scores from which on to guess.
+looked at in several ways: in narrow and in wide ranges, one by one, only the
+one that tells most, as a whole row, by their sum, by their norm, and by their
+lowest bits, which is how noise that was added in floating point gives itself
+away. For each of them, one half of the trials says how often a value came from
+the one input and how often from the other: the logarithm of the ratio, summed
+over the row, is its score. One more score is how far a row lies along the line
+from the one mean to the other, which is as good as it gets against Gaussian
+noise. The other half of the trials chooses the way to look, and the scores from
+which on to guess.
 
 Whatever is chosen here may be poor, but never wrong: the bound is computed on
 trials that had no part in it.
 """
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -59,6 +61,11 @@ class Distinguisher:
         self.delta = delta
         #: The bound on the trials of the choice, which is too good to be true.
         self.promise = -np.inf
+        # What is always the same tells nothing.
+        self._telling = np.ptp(outcomes, axis=0) > 0 if len(
+            outcomes) else np.zeros(outcomes.shape[1], np.bool_)
+        self._telling[0] |= not self._telling.any()
+        outcomes = outcomes[:, self._telling]
         ways: list[Union[_Line, _Table]] = [
             _Table(view, outcomes[fit], coins[fit])
             for view in _views(outcomes[fit])
@@ -75,7 +82,7 @@ class Distinguisher:
         """How much likelier each release is under the one input than under the
         other, as a logarithm.
         """
-        return self._way.scores(outcomes)
+        return self._way.scores(outcomes[:, self._telling])
 
     def guess(self, outcomes: Array) -> NDArray[np.int64]:
         """Which input it was, 1 or -1, or 0 where that is hard to say."""
@@ -121,7 +128,7 @@ class _View:
 def _views(outcomes: Array) -> list[_View]:
     names = ['values', 'ranges', 'single values', 'the lowest bits']
     if outcomes.shape[1] > 1:
-        names += ['the sum', 'the norm', 'whole rows']
+        names += ['one number', 'the sum', 'the norm', 'whole rows']
     edges = np.quantile(outcomes, np.linspace(0, 1, 9)[1:-1]) if len(
         outcomes) else np.empty(0)
     return [_View(name, edges) for name in names]
@@ -153,18 +160,26 @@ class _Table:
                     _FEW_BINS if view.name == 'ranges' else _BINS)
             for column in view(outcomes).T
         ]
+        self._used = list(range(len(self._columns)))
+        if view.name == 'one number':  # All others are noise, if it is enough.
+            told = [np.where(coins, part, -part).sum()
+                    for part in self._parts(outcomes)]
+            self._used = [int(np.argmax(told))]
 
     def scores(self, outcomes: Array) -> Array:
-        total = np.zeros(len(outcomes))
-        for (values, odds, exact), column in zip(self._columns,
-                                                 self._view(outcomes).T):
+        return sum(self._parts(outcomes), np.zeros(len(outcomes)))
+
+    def _parts(self, outcomes: Array) -> Iterator[Array]:
+        # What each of the columns in use adds to the scores.
+        seen = self._view(outcomes)
+        for i in self._used:
+            (values, odds, exact), column = self._columns[i], seen[:, i]
             if exact:
                 at = np.minimum(np.searchsorted(values, column),
                                 len(values) - 1)
-                total += np.where(values[at] == column, odds[at], 0.0)
+                yield np.where(values[at] == column, odds[at], 0.0)
             else:
-                total += odds[np.searchsorted(values, column, 'right')]
-        return total
+                yield odds[np.searchsorted(values, column, 'right')]
 
 
 class _Line:

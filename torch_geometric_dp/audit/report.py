@@ -2,6 +2,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
+import numpy as np
+
 from torch_geometric_dp.accountant import Guarantee
 from torch_geometric_dp.mechanisms.column_mechanism import Array
 
@@ -102,11 +104,14 @@ class AuditReport:
         """How the scores of the two inputs are spread, and the epsilons."""
         from torch_geometric_dp.plot import _axes
         ax = _axes(ax)
+        # Bars of both sides are as wide: their heights compare.
+        edges = np.histogram_bin_edges(np.concatenate(self.scores or [[]]), 60)
         for scores, side in zip(self.scores or (), self.sides):
-            ax.hist(scores, bins=60, alpha=0.6, label=side)
+            ax.hist(scores, bins=edges, alpha=0.6, label=side)
         for value, name in ((self.claimed, 'claimed'), (self.proven, 'proven'),
                             (self.lower_bound, 'lower bound')):
-            ax.plot([], [], ' ', label=f'{name}: {value:.3g}')
+            text = 'nothing' if math.isinf(value) else f'{value:.3g}'
+            ax.plot([], [], ' ', label=f'{name}: {text}')
         ax.set(yscale='log', xlabel=f'score, from {self.view}',
                ylabel='trials', title=self.verdict.split(':')[0])
         ax.legend(fontsize='small')

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.parameter import UninitializedParameter
 from torch_geometric.data import Data
 from tqdm import tqdm
 
@@ -57,13 +58,16 @@ def run_trials(target: Any, canary: Canary, trials: int,
 
 
 def first_release(target: Any, canary: Canary) -> tuple[Any, Any]:
-    """A copy of a transform or a layer, and what it releases. The copy has
-    learned what layers learn from their first input: the next ones have the
-    same weights.
+    """A transform or a layer for trials, and what it releases. A layer that
+    learns its shape from the first input has done so: the next ones have the
+    same weights. All others have seen nothing that they could remember.
     """
-    target = for_trial(target, 0)
+    seen = for_trial(target, 0)
     with _seeded(0):
-        return target, release(target, canary.graph(np.ones(1, np.bool_)))
+        released = release(seen, canary.graph(np.ones(1, np.bool_)))
+    learns = any(isinstance(part, UninitializedParameter)
+                 for part in parts(target))
+    return seen if learns else for_trial(target, 0), released
 
 
 @contextmanager
@@ -80,12 +84,13 @@ def processes(workers: int) -> Iterator[Map]:
 
 def _run(job: Job) -> Array:
     target, canary, coins, seed = job
-    target = for_trial(target, seed)
     out = []
     with _seeded(seed):
         for start in range(0, len(coins), canary.copies):
             part = coins[start:start + canary.copies]
-            released = release(target, canary.graph(part))
+            # A copy each: whatever it remembers of a release, it forgets.
+            fresh = for_trial(target, seed + start)
+            released = release(fresh, canary.graph(part))
             out.append(canary.outcomes(released, len(part)))
     return np.concatenate(out)
 

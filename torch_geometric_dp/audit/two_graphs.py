@@ -12,11 +12,18 @@ from torch_geometric_dp.audit.canaries import (
     MOST_NUMBERS,
     Canary,
     as_array,
+    check_graph,
     is_replaced,
+    numbers,
 )
 from torch_geometric_dp.audit.distinguisher import Coins
 from torch_geometric_dp.mechanisms.column_mechanism import Array
-from torch_geometric_dp.mechanisms.pairs import contains, from_pairs, to_pairs
+from torch_geometric_dp.mechanisms.pairs import (
+    contains,
+    from_pairs,
+    pair_numbers,
+    to_pairs,
+)
 
 
 class TwoGraphs(Canary):
@@ -28,11 +35,8 @@ class TwoGraphs(Canary):
 
     def __init__(self, data: Data, neighbour: Data, unit: str,
                  target: Any = None) -> None:
-        for name, graph in (('data', data), ('neighbour', neighbour)):
-            if not isinstance(graph, Data):
-                raise TypeError(f"'{name}' must be a 'Data', a graph with one "
-                                f"type of nodes "
-                                f"(got '{type(graph).__name__}')")
+        check_graph('data', data)
+        check_graph('neighbour', neighbour)
         if data.num_nodes != neighbour.num_nodes:
             raise ValueError(
                 f"'neighbour' must have {data.num_nodes} nodes, like 'data': "
@@ -65,6 +69,12 @@ class TwoGraphs(Canary):
                 raise ValueError(f"'{key}' must be the same in 'neighbour' as "
                                  f"in 'data': it is not what is released (got "
                                  f"another one)")
+        # A self-loop is an edge, too, but no pair; nor is a direction.
+        if not np.array_equal(_others(one, self._pairs),
+                              _others(other, self._pairs)):
+            raise ValueError("'edge_index' must have the same self-loops in "
+                             "'neighbour' as in 'data', and edges that both "
+                             "have the same directions (got other ones)")
         private, mask = (getattr(target, name, None)
                          for name in ('private', 'mask'))
         if not np.array_equal(_public_pairs(one, private),
@@ -124,7 +134,10 @@ class TwoGraphs(Canary):
                                     minlength=released.num_nodes)
             parts += [contains(pairs, self._pairs).astype(float),
                       as_array(degree[self._nodes]), np.array([len(pairs)])]
-        return np.concatenate(parts)[None, :MOST_NUMBERS].astype(float)
+        changed = np.concatenate(parts)[:MOST_NUMBERS].astype(float)
+        # Of all else, what may have been left behind.
+        rest = numbers(released, without=('x', 'y', 'edge_index'))
+        return np.append(changed, rest)[None]
 
 
 def _anonymous(data: Data) -> Data:
@@ -140,6 +153,16 @@ def _pairs(data: Data) -> NDArray[np.int64]:
     if data.edge_index is None:
         return np.empty(0, np.int64)
     return to_pairs(data.edge_index)
+
+
+def _others(data: Data, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
+    # Both ends of the edges that do not join some pairs, each of them once.
+    if data.edge_index is None:
+        return np.empty((0, 2), np.int64)
+    ends = data.edge_index.cpu().numpy().T
+    loop = ends[:, 0] == ends[:, 1]
+    kept = loop | ~contains(pairs, pair_numbers(data.edge_index))
+    return np.unique(ends[kept], axis=0)
 
 
 def _public_pairs(data: Data, private: Optional[str]) -> NDArray[np.int64]:
