@@ -9,6 +9,8 @@ every promise that is kept as often as --runs says, with new noise every time.
 import argparse
 import json
 import time
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +28,8 @@ ALL_BROKEN = {**BROKEN, **{name: (target, 4000)
 MORE = {'Gaussian': 25, 'NAP, Gaussian': 25, 'EdgeRR': 5}
 
 
-def measure(target, trials, seed):
+def measure(name, trials, seed):
+    target, _ = {**ALL_BROKEN, **HONEST}[name]
     start = time.perf_counter()
     report = audit(target, trials=trials, confidence=CONFIDENCE, seed=seed)
     return {'claimed': report.claimed, 'proven': report.proven,
@@ -76,23 +79,28 @@ def main():
     parser.add_argument('--trials', type=int, default=4000,
                         help='of most audits of promises that are kept; half '
                         'of it for edges, which take longer')
+    parser.add_argument('--workers', type=int, default=2,
+                        help='audits at the same time')
     parser.add_argument('--out', type=Path, default=Path('benchmarks/results'))
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)
     store = args.out / 'audit.json'
     results = json.loads(store.read_text()) if store.exists() else {}
-    for name, (target, trials) in tqdm(ALL_BROKEN.items(), desc='broken'):
-        if f'broken|{name}' not in results:
-            results[f'broken|{name}'] = measure(target, trials, seed=0)
-    for name, (target, _) in tqdm(HONEST.items(), desc='kept'):
-        rows = results.setdefault(f'honest|{name}', [])
-        trials = args.trials * MORE.get(name, 1)
-        if isinstance(target, EdgeTransform):
-            trials //= 2
-        for run in range(len(rows), args.runs):
-            rows.append(measure(target, trials, seed=run))
-        store.write_text(json.dumps(results, indent=1))
+    with ProcessPoolExecutor(args.workers, initializer=torch.set_num_threads,
+                             initargs=(1, )) as pool:
+        new = [name for name in ALL_BROKEN if f'broken|{name}' not in results]
+        rows = pool.map(measure, new, [ALL_BROKEN[name][1] for name in new],
+                        repeat(0))
+        for name, row in zip(tqdm(new, desc='broken'), rows):
+            results[f'broken|{name}'] = row
+        for name, (target, _) in tqdm(HONEST.items(), desc='kept'):
+            rows = results.setdefault(f'honest|{name}', [])
+            trials = args.trials * MORE.get(name, 1)
+            if isinstance(target, EdgeTransform):
+                trials //= 2
+            rows += pool.map(measure, repeat(name), repeat(trials),
+                             range(len(rows), args.runs))
+            store.write_text(json.dumps(results, indent=1))
     text = (f'# Audits\n\nMade by `python -m benchmarks.audit_table --runs '
             f'{args.runs} --trials {args.trials}`.\n\n'
             f'## Promises that are broken\n\n{broken_table(results)}\n'
