@@ -280,10 +280,10 @@ class NeighbourSum:
         if room <= 0:
             raise ValueError(f"'x' must have fewer columns: {self.steps} steps "
                              f"are too few for them (got {x.size(1)})")
-        rows = x.detach().double()
+        rows = x.detach().to(torch.double, copy=True)
         norm = torch.linalg.vector_norm(rows, self.order, dim=1, keepdim=True)
-        return (rows * torch.clamp(room / norm, max=self.steps /
-                                   self.clip)).round_()
+        factor = torch.clamp(room / norm, max=self.steps / self.clip)
+        return rows.mul_(factor).round_()
 
     def release(self, sums: Tensor, scale: Tensor,
                 source: NoiseSource) -> Tensor:
@@ -292,8 +292,8 @@ class NeighbourSum:
         """
         out = sums.cpu().clone()
         draw = discrete_laplace if self.delta is None else discrete_gaussian
-        if scale.numel() == 1:
-            out += torch.from_numpy(draw(source, float(scale), out.shape))
+        if scale.numel() == 1:  # By numpy: torch is slow to add integers.
+            out.numpy()[:] += draw(source, float(scale), tuple(out.shape))
         else:  # A sampler draws with one scale.
             for level in sorted(set(scale.tolist())):
                 rows = (scale == level).nonzero().view(-1)
