@@ -36,5 +36,6 @@ def test_many_edges(dtype, reach):
 
 def test_matrix():
     edges = by_target(torch.tensor([[2, 0, 2, 1], [1, 1, 1, 0]]), 3)
+    assert edges.tolist() == [[1, 0, 2], [0, 1, 1]]
     matrix = to_csr(edges, 3, torch.tensor([1.0, 2.0, 3.0]))
     assert matrix.to_dense().tolist() == [[0, 1, 0], [2, 0, 3], [0, 0, 0]]
