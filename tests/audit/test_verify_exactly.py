@@ -225,6 +225,21 @@ def test_sums_over_neighbours(unit, neighbours, delta):
         assert result.exact == pytest.approx(3.0, abs=1e-5)
 
 
+@pytest.mark.parametrize('delta', [None, 1e-5])
+@pytest.mark.parametrize('shares', [(1.0, ), (0.5, 0.25, 0.25)])
+def test_sums_over_classes(shares, delta):
+    # Tight, but for one step of the grid that the row is cut by.
+    mechanism = mechanisms.ClassSums(1.5, 4, 7, delta, shares)
+    result = verify_exactly(mechanism).check()
+    assert 1.5 - 5e-5 < result.exact < 1.5
+    assert result.unit == 'node' and result.delta == (delta or 0.0)
+    mechanism.scales = tuple(scale / 2 for scale in mechanism.scales)
+    result = verify_exactly(mechanism)
+    assert not result.holds
+    if delta is None:
+        assert result.exact == pytest.approx(3.0, abs=1e-4)
+
+
 @pytest.mark.parametrize('epsilon, delta', [(0.2, 1e-3), (1.0, 1e-5),
                                             (8.0, 1e-9)])
 @pytest.mark.parametrize('d', [1, 5])

@@ -22,10 +22,12 @@ rounded from. What is listed, and why that is enough:
 * **Sums over neighbours** (NAP with Laplace noise and one hop): the sums of two
   stars, which are as far from each other as can be, by the mechanism's lemma. A
   ratio grows with the distance, up to which all of it shows.
+* **Sums over classes** (ClassSums): a node with one column and one class, which
+  is as far as a node can be from none, in all releases together.
 
-Gaussian noise has no finite epsilon with :math:`\delta = 0`. For Gaussian, and
-NAP with one hop, it is the smallest epsilon for the delta that is promised; the
-mechanism's theorem says how little the grid changes that.
+Gaussian noise has no finite epsilon with :math:`\delta = 0`. For Gaussian, NAP
+with one hop and ClassSums, it is the smallest epsilon for the delta that is
+promised; the mechanism's theorem says how little the grid changes that.
 
 A new mechanism takes part if it has :obj:`inputs()` and
 :obj:`distribution(value)`, or by one function that is registered with
@@ -37,6 +39,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import singledispatch
+from operator import truediv
 from typing import Any, Optional
 
 import numpy as np
@@ -49,6 +52,7 @@ from torch_geometric_dp.accountant import Guarantee
 from torch_geometric_dp.audit.canaries import Canary, canaries
 from torch_geometric_dp.audit.canaries import num_features as default_columns
 from torch_geometric_dp.audit.report import PrivacyViolation
+from torch_geometric_dp.mechanisms.class_sums import _product
 from torch_geometric_dp.mechanisms.column_mechanism import (
     Array,
     ColumnMechanism,
@@ -343,14 +347,34 @@ def _star_loss(layer: NAP, star: Canary) -> float:
     if not torch.equal(*scales):
         return math.inf  # Noise whose scale tells which it was.
     change = (sums[0] - sums[1]).abs()
-    if mechanism.delta is not None:
-        distance = float((change / scales[0]).square().sum().sqrt())
-        return _gaussian_loss(1 / distance, mechanism.delta)
-    parts = change.sum(dim=1).tolist()
-    rates = [Fraction(s, t) for t, s in (
-        _laplace_grid(float(scale))
-        for scale in scales[0].expand(len(parts), 1))]
-    return float(sum(int(part) * rate for part, rate in zip(parts, rates)))
+    order = 1 if mechanism.delta is None else 2
+    distances = torch.linalg.vector_norm(change, order, dim=1)
+    return _noise_loss(distances.tolist(), scales[0].view(-1).expand(
+        len(distances)).tolist(), mechanism.delta)
+
+
+def _noise_loss(distances: list[float], scales: list[float],
+                delta: Optional[float]) -> float:
+    # What noise of some scales leaves of some distances, in steps.
+    if delta is not None:
+        return _gaussian_loss(1 / math.hypot(*map(truediv, distances, scales)),
+                              delta)
+    grids = map(_laplace_grid, scales)
+    return float(sum(int(distance) * Fraction(s, t)
+                     for distance, (t, s) in zip(distances, grids)))
+
+
+@worst_case.register
+def _class_sums(mechanism: mechanisms.ClassSums) -> ExactPrivacy:
+    row, vote = (torch.eye(1, columns) for columns in (
+        mechanism.num_features, mechanism.num_classes))
+    change = _product(mechanism.rows(row), mechanism.votes(vote)).sum()
+    loss = _noise_loss([float(change)] * len(mechanism.scales),
+                       list(mechanism.scales), mechanism.delta)
+    return ExactPrivacy(repr(mechanism), 'node', mechanism.epsilon, loss,
+                        ('a node with one column and one class', 'none'),
+                        'sums far beyond the first',
+                        delta=mechanism.delta or 0.0)
 
 
 @worst_case.register
