@@ -271,6 +271,19 @@ def test_noise(delta):
     assert variance.shape == (n, )
 
 
+@pytest.mark.parametrize('delta', [None, 1e-5])
+@pytest.mark.parametrize('n', [0, 1, 333])
+def test_threads_change_nothing(n, delta):
+    mechanism = NeighbourSum(1.0, 1, delta=delta)
+    sums, scale = torch.zeros(n, 3).double(), mechanism.scale(3)
+    before, out = torch.get_num_threads(), []
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        out.append(mechanism.release(sums, scale, NoiseSource.from_seed(0)))
+    torch.set_num_threads(before)
+    assert torch.equal(*out) and (out[0] != 0).all() and (sums == 0).all()
+
+
 def loss_of_node(a, weight, k, cap):
     """What removing node k costs, in units of epsilon, where the weights are
     public: all rows are (1, 0, ..., 0), and the noise has scale 2 cap / weight.

@@ -92,6 +92,7 @@ from torch_geometric_dp.noise import (
     NoiseSource,
     discrete_gaussian,
     discrete_laplace,
+    in_threads,
 )
 
 UNITS = ('node', 'edge')
@@ -291,15 +292,21 @@ class NeighbourSum:
         :meth:`scale` computed, in the units of the input.
         """
         out = sums.cpu().clone()
+        cells, width = out.numpy(), out.size(1)
         draw = discrete_laplace if self.delta is None else discrete_gaussian
-        if scale.numel() == 1:  # By numpy: torch is slow to add integers.
-            out.numpy()[:] += draw(source, float(scale), tuple(out.shape))
+
+        def add(first: int, last: int) -> None:  # By numpy, which is faster.
+            cells[first:last] += draw(source, float(scale),
+                                      (last - first, width), first)
+
+        if scale.numel() == 1:
+            in_threads(add, len(cells))
         else:  # A sampler draws with one scale.
             for level in sorted(set(scale.tolist())):
-                rows = (scale == level).nonzero().view(-1)
+                rows = (scale == level).nonzero().view(-1).numpy()
                 noise = draw(source.derive('scale', repr(level)), level,
-                             (len(rows), out.size(1)))
-                out[rows] += torch.from_numpy(noise)
+                             (len(rows), width))
+                cells[rows] += noise
         return out.mul_(self.clip / self.steps).to(sums.device)
 
     def paper_scale(self, weight: Tensor) -> Tensor:
