@@ -1,4 +1,4 @@
-"""The rules of the house: who may import whom, and docstrings that run."""
+"""The rules of the house: who may import whom, and examples that run."""
 import ast
 import importlib
 import inspect
@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 from torch_geometric.data import Data
+from torch_geometric.nn import GCN
 
 import torch_geometric_dp
+from torch_geometric_dp.datasets import DigitsGraph
+from torch_geometric_dp.transforms import FeatureRR
 
 ROOT = Path(torch_geometric_dp.__file__).parent
 # llvmlite is a part of numba.
@@ -118,6 +121,24 @@ def test_docstring_examples_run(room, name, tmp_path, monkeypatch):
                 assert str(value).strip('() ').startswith(shown), source
             else:
                 exec(compile(ast.Module([node], []), name, 'exec'), space)
+
+
+README = re.findall(r'```python\n(.*?)```', (
+    ROOT.parent / 'README.md').read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize('block', README, ids=range(len(README)))
+def test_blocks_of_the_readme_run(block, tmp_path, monkeypatch):
+    # Each by itself, but for what one of them says that others bring along.
+    monkeypatch.chdir(tmp_path)
+    pytest.importorskip('sklearn')
+    space = {}
+    if 'model, public' in block:
+        data = DigitsGraph()[0]
+        space = dict(data=data, public=data.subgraph(data.train_mask),
+                     FeatureRR=FeatureRR, encoder=torch.nn.Identity(),
+                     model=GCN(64, 8, num_layers=1, out_channels=10))
+    exec(compile(block, 'README.md', 'exec'), space)
 
 
 def test_everything_public_is_exported():
