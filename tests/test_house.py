@@ -83,8 +83,8 @@ def public_names():
 
 
 # Described where they are used; nobody types them.
-INTERNAL = {('pyg', 'install'), ('noise', 'distinct'), ('noise', 'grid'),
-            ('noise', 'in_threads')}
+INTERNAL = {('pyg', 'install'), ('noise', 'block_rows'), ('noise', 'distinct'),
+            ('noise', 'grid'), ('noise', 'in_threads')}
 PUBLIC = list(public_names())
 
 

@@ -150,7 +150,7 @@ class NoiseSource:
         to the one before :obj:`rows`. The buffer is used again for the next
         block.
         """
-        step = max(1, BLOCK_WORDS // max(width, 1))
+        step = block_rows(width)
         counter, odd = divmod(first * width, 2)  # A block holds two words.
         stream = Cipher(self._cipher, modes.CTR(
             counter.to_bytes(16, 'big'))).encryptor()
@@ -204,7 +204,7 @@ class _RowSource(NoiseSource):
 
     def blocks(self, rows: int, width: int,
                first: int = 0) -> Iterator[tuple[int, int, Words]]:
-        step = max(1, BLOCK_WORDS // max(width, 1))
+        step = block_rows(width)
         depth = width + width % 2
         for start in range(first, rows, step):
             index = np.arange(start, min(rows, start + step))
@@ -241,12 +241,19 @@ def _multilinear(halves: NDArray[np.uint32], keys: Words) -> Words:
     return out
 
 
-def in_threads(function: Callable[[int, int], T], rows: int) -> list[T]:
+def block_rows(width: int) -> int:
+    """The rows of a block, if there are :obj:`width` words in each."""
+    return max(1, BLOCK_WORDS // max(width, 1))
+
+
+def in_threads(function: Callable[[int, int], T], rows: int,
+               least: int = 1) -> list[T]:
     """Calls a function on as many parts :obj:`(first, last)` of the rows as
-    torch has threads, all at once. It pays where kernels do most of the work:
-    they run without the interpreter's lock.
+    torch has threads, all at once, but on no part of less than :obj:`least`
+    rows, which takes no longer than to start a thread. It pays where kernels do
+    most of the work: they run without the interpreter's lock.
     """
-    count = max(1, min(torch.get_num_threads(), rows))
+    count = max(1, min(torch.get_num_threads(), rows // least))
     ends = [rows * i // count for i in range(count + 1)]
     if count == 1:
         return [function(0, rows)]

@@ -118,12 +118,14 @@ def test_masked_rows_tell_nothing():
 @pytest.mark.parametrize('shape', [(100, ), (100, 3), (100, 2, 2), (1, ),
                                    (0, ), (0, 3), (3, 0)])
 @pytest.mark.parametrize('size', [2, 64])
-def test_shapes_and_blocks(shape, size, monkeypatch):
+@pytest.mark.parametrize('threads', [1, 3])
+def test_shapes_blocks_and_threads(shape, size, threads, monkeypatch):
     mechanism = RandomizedResponse(1.0, 5)
     values = torch.arange(math.prod(shape)).view(shape) % 5
     expected = mechanism(values, NoiseSource.from_seed(0))
     assert expected.shape == values.shape
     monkeypatch.setattr(noise, 'BLOCK_WORDS', size)
+    monkeypatch.setattr(torch, 'get_num_threads', lambda: threads)
     assert torch.equal(mechanism(values, NoiseSource.from_seed(0)), expected)
 
 

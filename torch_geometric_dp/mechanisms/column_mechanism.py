@@ -10,7 +10,12 @@ from torch import Tensor
 from torch_geometric_dp.accountant import Guarantee
 from torch_geometric_dp.accountant.composition import exact_sum
 from torch_geometric_dp.mechanisms.checks import check_epsilon
-from torch_geometric_dp.noise import NoiseSource, Words, in_threads
+from torch_geometric_dp.noise import (
+    NoiseSource,
+    Words,
+    block_rows,
+    in_threads,
+)
 from torch_geometric_dp.storage import empty, row_blocks
 
 Array = NDArray[np.float64]
@@ -142,7 +147,7 @@ class ColumnMechanism(ABC):
                     *block.shape, self.depth))
                 target[start:stop] = self.from_units(units)
 
-        in_threads(release, x.size(0))
+        in_threads(release, x.size(0), block_rows(width))
 
     def _read(self, x: Tensor, rows: Any, columns: Any = slice(None)) -> Array:
         # Some cells, moved to the bounds if asked for; NaN stays.

@@ -57,7 +57,12 @@ from torch_geometric_dp.mechanisms.column_mechanism import (
     Bounds,
     ColumnMechanism,
 )
-from torch_geometric_dp.noise import NoiseSource, Words, in_threads
+from torch_geometric_dp.noise import (
+    NoiseSource,
+    Words,
+    block_rows,
+    in_threads,
+)
 
 DECODERS = ('none', 'unbiased', 'posterior')
 
@@ -159,7 +164,8 @@ class FeatureRR(ColumnMechanism):
                     rejected.append(start * d + np.flatnonzero(np.isnan(part)))
             return np.concatenate(rejected)
 
-        cells, attempt = np.concatenate(in_threads(respond, n)), 0
+        parts = in_threads(respond, n, block_rows(d))
+        cells, attempt = np.concatenate(parts), 0
         while len(cells) > 0:
             again = source.derive('retry', attempt)
             row, column = cells // d, cells % d

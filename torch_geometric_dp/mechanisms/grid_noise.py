@@ -12,7 +12,7 @@ from torch_geometric_dp.mechanisms.column_mechanism import (
     Bounds,
     ColumnMechanism,
 )
-from torch_geometric_dp.noise import NoiseSource, in_threads
+from torch_geometric_dp.noise import NoiseSource, block_rows, in_threads
 from torch_geometric_dp.storage import row_blocks
 
 
@@ -105,7 +105,7 @@ class GridNoise(ColumnMechanism):
                                         source.derive('column', column))
                     target[start:stop, column] = self._values(steps, column)
 
-        in_threads(release, x.size(0))
+        in_threads(release, x.size(0), block_rows(self.num_features))
 
     def _step(self, column: int) -> float:
         return float(self.high[column] - self.low[column]) / self.steps

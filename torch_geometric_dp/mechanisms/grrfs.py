@@ -79,7 +79,13 @@ from torch_geometric_dp.mechanisms.randomized_response import (
     RandomizedResponse,
     respond,
 )
-from torch_geometric_dp.noise import WORD, NoiseSource, Words, in_threads
+from torch_geometric_dp.noise import (
+    WORD,
+    NoiseSource,
+    Words,
+    block_rows,
+    in_threads,
+)
 from torch_geometric_dp.storage import empty, row_blocks
 
 Sizes = Union[int, Sequence[int]]
@@ -251,7 +257,8 @@ class GRRFS:
                 rejected.append(start + draw(slice(start, stop), words))
             return np.concatenate(rejected)
 
-        rows, attempt = np.concatenate(in_threads(release, x.size(0))), 0
+        parts = in_threads(release, x.size(0), block_rows(plan.depth))
+        rows, attempt = np.concatenate(parts), 0
         while len(rows) > 0:
             words = source.derive('retry', attempt).gather(
                 rows, np.zeros_like(rows), 1, plan.depth)

@@ -90,6 +90,7 @@ from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
 from torch_geometric_dp.mechanisms.gaussian import _law, gaussian_scale
 from torch_geometric_dp.noise import (
     NoiseSource,
+    block_rows,
     discrete_gaussian,
     discrete_laplace,
     in_threads,
@@ -300,7 +301,7 @@ class NeighbourSum:
                                       (last - first, width), first)
 
         if scale.numel() == 1:
-            in_threads(add, len(cells))
+            in_threads(add, len(cells), block_rows(width))
         else:  # A sampler draws with one scale.
             for level in sorted(set(scale.tolist())):
                 rows = (scale == level).nonzero().view(-1).numpy()

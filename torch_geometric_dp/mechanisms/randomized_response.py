@@ -33,7 +33,9 @@ from torch_geometric_dp.noise import (
     WORD,
     NoiseSource,
     Words,
+    block_rows,
     grid,
+    in_threads,
     threshold,
 )
 from torch_geometric_dp.storage import empty, row_blocks
@@ -127,18 +129,22 @@ class RandomizedResponse:
         signed = mask is None or values.dtype.is_signed  # Can hold a -1.
         kind = torch.from_numpy(flat[:0]).dtype if signed else torch.long
         out = empty(flat.shape, kind).numpy()
-        for start, stop, words in source.blocks(rows, width):
-            part = slice(start * width, stop * width)
-            target = out[part]
-            if out.dtype != np.int64:
-                target = np.empty(words.size, np.int64)
-            _respond(words, flat[part].astype(np.int64, copy=False), target,
-                     np.uint64(self._other),
-                     np.uint64(self._other * (self.num_classes - 1)))
-            if selected is not None:
-                target[~selected[start:stop].repeat(width)] = -1
-            if out.dtype != np.int64:
-                out[part] = target
+
+        def draw(first: int, last: int) -> None:
+            for start, stop, words in source.blocks(last, width, first):
+                part = slice(start * width, stop * width)
+                target = out[part]
+                if out.dtype != np.int64:
+                    target = np.empty(words.size, np.int64)
+                _respond(words, flat[part].astype(np.int64, copy=False), target,
+                         np.uint64(self._other),
+                         np.uint64(self._other * (self.num_classes - 1)))
+                if selected is not None:
+                    target[~selected[start:stop].repeat(width)] = -1
+                if out.dtype != np.int64:
+                    out[part] = target
+
+        in_threads(draw, rows, block_rows(width))
         released = torch.from_numpy(out).view(values.shape)
         return released.to(values.device, values.dtype if signed else None)
 
