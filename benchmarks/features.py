@@ -3,21 +3,19 @@ probabilities themselves, and against packages that randomise one value in k;
 how its time grows, and its memory. In one thread, and in processor time; what
 the second thread is good for, in seconds.
 """
-import statistics
 import time
-from operator import truediv
 
 import numpy as np
 import torch
 
 from benchmarks import peers
 from benchmarks.harness import (
-    Fact,
     against,
     compare,
     growth,
     in_turn,
     memory,
+    second_thread,
 )
 from benchmarks.limits import DRAWS, draws
 from benchmarks.papers.feature_rr import transition_matrix
@@ -51,7 +49,7 @@ def run(quick=False):
     }, repeats)
     yield memory(f'{rows:,} x {COLUMNS} features', lambda: plain(x, source),
                  x.nbytes, most=32)
-    yield from threads(plain, x, source, repeats)
+    yield second_thread('features, 16 bins', lambda: plain(x, source), repeats)
 
 
 def bins(x, source, repeats):
@@ -72,21 +70,6 @@ def bins(x, source, repeats):
                                'torch.multinomial':
                                times['torch.multinomial', k],
                            }, {RAND: 0.25}, DRAWS)
-
-
-def threads(mechanism, x, source, repeats):
-    """What a second thread is good for: by the clock on the wall, so that it
-    depends on who else is at work.
-    """
-    def release(count):
-        torch.set_num_threads(count)
-        mechanism(x, source)
-
-    times = in_turn({count: (lambda count=count: release(count), 1)
-                     for count in (1, 2)}, repeats, time.perf_counter)
-    yield Fact('features, 16 bins, in seconds', 'speed of two threads',
-               statistics.median(map(truediv, times[1], times[2])),
-               'of that of one')
 
 
 def multinomial(k):

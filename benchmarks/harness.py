@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
+from operator import truediv
 
 import numpy as np
 import torch
@@ -186,6 +187,22 @@ def _glibc(name, *arguments):
     function = getattr(ctypes.CDLL(None), name, None)
     if function is not None:
         function(*arguments)
+
+
+def second_thread(task, function, repeats):
+    """What a second thread is good for: by the clock on the wall, so that it
+    depends on who else is at work. One thread is left behind.
+    """
+    def run(count):
+        torch.set_num_threads(count)
+        function()
+
+    times = in_turn({count: (lambda count=count: run(count), 1)
+                     for count in (2, 1)}, repeats, time.perf_counter)
+    torch.set_num_threads(1)
+    return Fact(f'{task}, in seconds', 'speed of two threads',
+                statistics.median(map(truediv, times[1], times[2])),
+                'of that of one')
 
 
 def exponent(sizes, seconds):

@@ -9,7 +9,7 @@ import torch
 from torch_geometric.data import Data
 
 from benchmarks import peers
-from benchmarks.harness import compare, growth, memory
+from benchmarks.harness import compare, growth, memory, second_thread
 from benchmarks.limits import DRAWS, draws
 from torch_geometric_dp import PrivacyBudget
 from torch_geometric_dp.mechanisms import RandomizedResponse
@@ -43,6 +43,9 @@ def run(quick=False):
     yield from compare('labels, 40 classes', n,
                        ('LabelRR, permanent', lambda: transform(data)), limit,
                        goals={INTEGERS: 0.5}, **options)
+    mechanism, y = RandomizedResponse(1.0, 40), data.y
+    yield second_thread('labels, 40 classes', lambda: mechanism(y, source),
+                        options['repeats'])
     sizes = [int(n * times) for times in (0.05, 0.5, 5.0)]
     graphs = {size: Data(y=torch.randint(0, 40, (size, ))) for size in sizes}
     yield from growth('labels', {

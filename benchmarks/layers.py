@@ -11,7 +11,7 @@ from torch_geometric.nn import SimpleConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import to_torch_csr_tensor
 
-from benchmarks.harness import compare, growth, memory
+from benchmarks.harness import compare, growth, memory, second_thread
 from benchmarks.papers import aca, nap, tnie
 from torch_geometric_dp.nn import ACA, NAP, TNIE
 from torch_geometric_dp.noise import (
@@ -40,6 +40,8 @@ def run(quick=False):
              LIMIT: and_noise(product(graph), graph, name),
              LOOP: (lambda: nap.sums(*small), len(small[0]))},
             goals={CONV: 1 / 1.2}, limit=LIMIT, **options)
+        yield second_thread(f'private sums, {name}', ours(graph, delta),
+                            options['repeats'])
     layer, conv = NAP(4.0, max_degree=100), SimpleConv(aggr='sum')
     layer(*graph)
     yield from compare('private sums, a second forward', nodes,
