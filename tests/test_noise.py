@@ -22,7 +22,6 @@ from torch_geometric_dp.noise import (
     bernoulli,
     discrete_gaussian,
     discrete_laplace,
-    distinct,
     sparse_bernoulli,
     threshold,
     uniform_integers,
@@ -322,12 +321,6 @@ def test_sparse_coins_at_the_ends():
         sparse_bernoulli(source, 0.5, -1)
     with pytest.raises(ValueError, match="'probability' must lie in"):
         sparse_bernoulli(source, 1.5, 1)
-
-
-@given(st.lists(st.integers(-2**63, 2**63 - 1)))
-def test_distinct(integers):
-    out = distinct(np.array(integers, np.int64))
-    assert out.tolist() == sorted(set(integers))
 
 
 @pytest.mark.parametrize('high', [1, 2, 7, 40, 1000])

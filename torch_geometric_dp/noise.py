@@ -52,6 +52,7 @@ from cryptography.hazmat.primitives.ciphers import (
 from numpy.typing import NDArray
 
 from torch_geometric_dp._jit import jit, multiply_high
+from torch_geometric_dp._sort import distinct, sort
 
 T = TypeVar('T')
 Words = NDArray[np.uint64]
@@ -267,35 +268,6 @@ def grid(shape: Shape) -> tuple[int, int]:
     return (shape[0], math.prod(shape[1:])) if shape else (1, 1)
 
 
-def distinct(integers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The integers in increasing order, each of them once: by sorting, which
-    for many of them is a lot faster than the hashing of :obj:`numpy.unique`.
-    The array itself is sorted, and its front is returned.
-    """
-    if not _is_increasing(integers):
-        integers.sort()
-    return integers[:_drop_repetitions(integers)]
-
-
-@jit
-def _is_increasing(integers: NDArray[np.int64]) -> bool:
-    i = 1
-    while i < integers.size and integers[i - 1] <= integers[i]:
-        i += 1
-    return i >= integers.size
-
-
-@jit
-def _drop_repetitions(integers: NDArray[np.int64]) -> int:
-    # Moves the first of each to the front; returns how many there are.
-    count = 0
-    for i in range(integers.size):
-        if i == 0 or integers[i] != integers[count - 1]:
-            integers[count] = integers[i]
-            count += 1
-    return count
-
-
 def threshold(probability: Probability) -> int:
     """The smallest integer :obj:`t` with ``t / 2**64 >= probability``: a word
     lies below it with probability exactly ``t / 2**64``.
@@ -364,9 +336,9 @@ def sparse_bernoulli(source: NoiseSource, probability: Probability,
     state, done = np.zeros(3, np.int64), 0
     for _, _, words in source.derive('points').blocks(len(places), 1):
         _throw(words, darts, bits, places, state)
-        places[done:state[2]].sort()  # While they are in the cache.
+        sort(places[done:state[2]])  # While they are in the cache.
         done = state[2]
-    places[done:].sort()
+    sort(places[done:])
     places = distinct(places)
     return places[:np.searchsorted(places, count)]
 

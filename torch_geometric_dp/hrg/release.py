@@ -26,9 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torch_geometric_dp._jit import jit
+from torch_geometric_dp._sort import distinct
 from torch_geometric_dp.hrg.dendrogram import Dendrogram
 from torch_geometric_dp.hrg.edges import Ints, check_edges
-from torch_geometric_dp.noise import NoiseSource, discrete_laplace, distinct
+from torch_geometric_dp.noise import NoiseSource, discrete_laplace
 
 Floats = NDArray[np.float64]
 

@@ -93,6 +93,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torch_geometric_dp._jit import jit, prefetch
+from torch_geometric_dp._sort import distinct
 from torch_geometric_dp.accountant import Guarantee
 from torch_geometric_dp.mechanisms.checks import check_integer
 from torch_geometric_dp.mechanisms.edge_mechanism import EdgeMechanism
@@ -111,7 +112,6 @@ from torch_geometric_dp.noise import (
     NoiseSource,
     Words,
     discrete_laplace,
-    distinct,
     sparse_bernoulli,
 )
 

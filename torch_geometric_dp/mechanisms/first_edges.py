@@ -5,10 +5,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torch_geometric_dp._jit import jit
+from torch_geometric_dp._sort import sort
 from torch_geometric_dp.mechanisms.pairs import MOST_NODES
 from torch_geometric_dp.noise import Words
 
 Keys = NDArray[np.int64]
+
+_SIGN = np.uint64(2**63)
 
 
 @jit
@@ -28,7 +31,9 @@ def order_of(words: Words) -> Keys:
     bits = len(words).bit_length()
     joint = words >> np.uint64(bits) << np.uint64(bits)
     joint |= np.arange(len(words), dtype=np.uint64)
-    joint.sort()
+    joint ^= _SIGN  # In the order of integers with a sign, and back.
+    sort(joint.view(np.int64))
+    joint ^= _SIGN
     _put_right(joint, np.uint64(bits), words)
     joint &= np.uint64(2**bits - 1)
     return joint.view(np.int64)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_geometric_dp._jit import jit
+from torch_geometric_dp._sort import distinct
 from torch_geometric_dp.mechanisms.checks import check_integer
-from torch_geometric_dp.noise import distinct
 
 Pairs = NDArray[np.int64]  # Numbers of pairs.
 

@@ -35,6 +35,7 @@ from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.data.storage import BaseStorage
 from torch_geometric.transforms import BaseTransform
 
+from torch_geometric_dp._sort import distinct
 from torch_geometric_dp.accountant import Guarantee, PrivacyAccountant, Release
 from torch_geometric_dp.mechanisms.checks import check_integer
 from torch_geometric_dp.mechanisms.first_edges import (
@@ -45,12 +46,7 @@ from torch_geometric_dp.mechanisms.first_edges import (
     order_of,
 )
 from torch_geometric_dp.mechanisms.pairs import MOST_NODES, check_edge_index
-from torch_geometric_dp.noise import (
-    BLOCK_WORDS,
-    NoiseSource,
-    Words,
-    distinct,
-)
+from torch_geometric_dp.noise import BLOCK_WORDS, NoiseSource, Words
 
 ON_EXCESS = ('drop', 'refuse')
 
