@@ -139,17 +139,20 @@ def growth(name, make, quick=False, nodes=NODES):
 
 def degrees(data, epsilons=(0.5, 2.0, 4.0, 8.0)):
     """How far the expected degrees are from their targets, which come from
-    noisy degrees: in the worst of ten parts of the nodes, by target.
+    noisy degrees: in the worst of ten parts of the nodes, by target; the
+    median over the noise of ten seeds.
     """
     edges, n = to_pairs(data.edge_index), data.num_nodes
     for epsilon in epsilons:
-        mechanism = DegreePreservingRR(epsilon)
-        targets = mechanism.targets(edges, n, NoiseSource.from_seed(3))
-        parts = by_decile(expected_degrees(mechanism, edges, n, targets),
-                          targets)
+        mechanism, errors = DegreePreservingRR(epsilon), []
+        for seed in range(10):
+            targets = mechanism.targets(edges, n, NoiseSource.from_seed(seed))
+            parts = by_decile(expected_degrees(mechanism, edges, n, targets),
+                              targets)
+            errors.append(100 * float(np.abs(parts - 1).max()))
         yield Fact('DegreePreservingRR, Cora', f'error of the worst decile of '
-                   f'the degrees at epsilon {epsilon:g}',
-                   100 * float(np.abs(parts - 1).max()), '%', most=2)
+                   f'the degrees at epsilon {epsilon:g}, median',
+                   statistics.median(errors), '%', most=2)
 
 
 def at_scale(n, edges):

@@ -82,6 +82,7 @@ leaves and :math:`D = m`, the centre costs :math:`(m + 1)/2` times epsilon.
 import math
 from typing import Optional
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -95,6 +96,7 @@ from torch_geometric_dp.noise import (
     discrete_laplace,
     in_threads,
 )
+from torch_geometric_dp.storage import row_blocks
 
 UNITS = ('node', 'edge')
 NEIGHBOURS = ('add-remove', 'replace')
@@ -282,33 +284,42 @@ class NeighbourSum:
         if room <= 0:
             raise ValueError(f"'x' must have fewer columns: {self.steps} steps "
                              f"are too few for them (got {x.size(1)})")
-        rows = x.detach().to(torch.double, copy=True)
-        norm = torch.linalg.vector_norm(rows, self.order, dim=1, keepdim=True)
-        factor = torch.clamp(room / norm, max=self.steps / self.clip)
-        return rows.mul_(factor).round_()
+        out = torch.empty_like(x, dtype=torch.double, requires_grad=False)
+        for start, stop in row_blocks(x.size(0), x.size(1)):  # In the cache.
+            rows = x[start:stop].detach().double()
+            if self.order == 1:  # Ten times faster than torch's own L1 norm.
+                norm = rows.abs().sum(dim=1, keepdim=True)
+            else:
+                norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+            factor = torch.clamp(room / norm, max=self.steps / self.clip)
+            torch.mul(rows, factor, out=out[start:stop]).round_()
+        return out
 
     def release(self, sums: Tensor, scale: Tensor,
                 source: NoiseSource) -> Tensor:
         """The sums of one hop, in steps, with noise of a scale that
         :meth:`scale` computed, in the units of the input.
         """
-        out = sums.cpu().clone()
-        cells, width = out.numpy(), out.size(1)
+        exact = sums.cpu().numpy()
+        out, unit = np.empty_like(exact), self.clip / self.steps
+        width = exact.shape[1]
         draw = discrete_laplace if self.delta is None else discrete_gaussian
 
-        def add(first: int, last: int) -> None:  # By numpy, which is faster.
-            cells[first:last] += draw(source, float(scale),
-                                      (last - first, width), first)
+        def add(first: int, last: int) -> None:
+            for start, stop in row_blocks(last, width, first):
+                noise = draw(source, float(scale), (stop - start, width), start)
+                np.multiply(exact[start:stop] + noise, unit,
+                            out=out[start:stop])
 
         if scale.numel() == 1:
-            in_threads(add, len(cells), block_rows(width))
+            in_threads(add, len(out), block_rows(width))
         else:  # A sampler draws with one scale.
             for level in sorted(set(scale.tolist())):
                 rows = (scale == level).nonzero().view(-1).numpy()
                 noise = draw(source.derive('scale', repr(level)), level,
                              (len(rows), width))
-                cells[rows] += noise
-        return out.mul_(self.clip / self.steps).to(sums.device)
+                out[rows] = (exact[rows] + noise) * unit
+        return torch.from_numpy(out).to(sums.device)
 
     def paper_scale(self, weight: Tensor) -> Tensor:
         r"""The scale of the paper's noise in steps, :math:`2 D /
