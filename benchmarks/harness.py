@@ -180,13 +180,21 @@ def fresh_memory(least=2**17):
     """From here on, so many bytes or more are always asked of the system, and
     given back to it (by glibc; elsewhere, it does nothing).
     """
-    _glibc('mallopt', -3, least)  # M_MMAP_THRESHOLD
+    if _glibc('mallopt', -3, least) is None:  # M_MMAP_THRESHOLD
+        return
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [
+        ctypes.c_size_t]
+    # Pieces that are free are used all the same, and small tasks would find
+    # their memory there: all of them are taken, and kept, up to the first one
+    # that is the system's, which says so in the word before it.
+    while not ctypes.c_size_t.from_address(libc.malloc(least) - 8).value & 2:
+        pass
 
 
 def _glibc(name, *arguments):
     function = getattr(ctypes.CDLL(None), name, None)
-    if function is not None:
-        function(*arguments)
+    return None if function is None else function(*arguments)
 
 
 def second_thread(task, function, repeats):
