@@ -10,12 +10,15 @@ import resource
 import statistics
 import time
 from collections.abc import Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from operator import truediv
 
 import numpy as np
 import torch
+
+_MMAP_THRESHOLD = -3  # Of mallopt.
 
 
 @dataclass(frozen=True)
@@ -142,15 +145,15 @@ def growth(task, ways, repeats=7, most=1.05):
     the work: otherwise, small ones would get what was touched before, and a
     line through small and large ones would be too steep for anybody.
     """
-    fresh_memory()
-    for work in ways.values():
-        for function in work.values():
-            function()
     times = {name: [] for name in ways}  # A row for each repeat.
-    for _ in range(repeats):
-        for name, work in ways.items():
-            times[name].append([took(function, time.process_time)
-                                for function in work.values()])
+    with fresh_memory():
+        for work in ways.values():
+            for function in work.values():
+                function()
+        for _ in range(repeats):
+            for name, work in ways.items():
+                times[name].append([took(function, time.process_time)
+                                    for function in work.values()])
     (ours, work), (limit, _) = ways.items()
     for i, size in enumerate(work):
         each = {name: [row[i] / size for row in times[name]] for name in ways}
@@ -176,20 +179,31 @@ def spread(sizes, times):
     return min(found), max(found)
 
 
-def fresh_memory(least=2**17):
-    """From here on, so many bytes or more are always asked of the system, and
+@contextmanager
+def fresh_memory(least=2**19):
+    """Within it, so many bytes or more are always asked of the system, and
     given back to it (by glibc; elsewhere, it does nothing).
     """
-    if _glibc('mallopt', -3, least) is None:  # M_MMAP_THRESHOLD
+    if _glibc('mallopt', _MMAP_THRESHOLD, least) is None:
+        yield
         return
-    libc = ctypes.CDLL(None)
+    libc, held = ctypes.CDLL(None), []
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [
         ctypes.c_size_t]
+    libc.free.argtypes = [ctypes.c_void_p]
     # Pieces that are free are used all the same, and small tasks would find
-    # their memory there: all of them are taken, and kept, up to the first one
-    # that is the system's, which says so in the word before it.
-    while not ctypes.c_size_t.from_address(libc.malloc(least) - 8).value & 2:
-        pass
+    # their memory there: all of them are taken, up to the first one that is the
+    # system's, which says so in the word before it.
+    system = False
+    while not system:
+        held.append(libc.malloc(least))
+        system = ctypes.c_size_t.from_address(held[-1] - 8).value & 2
+    try:
+        yield
+    finally:
+        for piece in held:
+            libc.free(piece)
+        _glibc('mallopt', _MMAP_THRESHOLD, 2**25)  # As after a while of work.
 
 
 def _glibc(name, *arguments):
