@@ -146,7 +146,7 @@ def test_layers_that_learn_their_columns():
 def test_bounds_are_wrong_as_rarely_as_they_say():
     # Randomised response keeps its promise to the last bit.
     target = transforms.LabelRR(1.0, 2, seed=0)
-    wrong = sum(audit(target, trials=400, confidence=0.9,
+    wrong = sum(audit(target, trials=100, confidence=0.9,
                       seed=seed).lower_bound > 1 for seed in range(100))
     assert stats.binomtest(wrong, 100, 0.1,
                            alternative='greater').pvalue > FALSE_ALARM
