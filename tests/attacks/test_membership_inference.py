@@ -430,6 +430,23 @@ def test_says_that_a_model_is_in_training_mode():
         attack.run(Model().eval(), data)
 
 
+def test_models_may_learn_when_asked():
+    # Answers with gradients, and a step of training in between, do no harm.
+    def fit(train):
+        model = knows_nothing(train)
+        bias = torch.zeros(3, requires_grad=True)
+
+        def ask(data):
+            bias.sum().backward()
+            return model(data) + bias
+
+        return ask
+
+    data = graph()
+    report = MembershipInference(fit).run(target_of(fit, data), data)
+    assert 0 <= report.numbers['AUC'] <= 1
+
+
 def test_refuses_other_classes():
     data = graph()
     with pytest.raises(ValueError, match="'target' .*as many classes"):

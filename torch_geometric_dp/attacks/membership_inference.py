@@ -253,8 +253,9 @@ class MembershipInference(Attack):
             warnings.warn(f"'{name}' gave a model in training mode: dropout "
                           f"hides what it knows. Put it into eval mode",
                           stacklevel=3)
-        with torch.no_grad():
-            out = model(self._question(graph))
+        # With gradients: some models fit a part of themselves when asked.
+        out = model(self._question(graph))
+        out = out.detach() if isinstance(out, Tensor) else out
         rows = graph.num_nodes
         if (not isinstance(out, Tensor) or not out.is_floating_point()
                 or out.dim() != 2 or out.size(0) != rows or out.size(1) < 2):
