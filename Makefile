@@ -16,7 +16,7 @@ help: ## Show this list.
 	@echo "==> Making .venv and installing pinned versions (a minute or two)"
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install $(PIP_FLAGS) $(TORCH)
-	.venv/bin/pip install $(PIP_FLAGS) -e '.[accounting,examples,dev]'
+	.venv/bin/pip install $(PIP_FLAGS) -e '.[dev]'
 	@touch $@
 
 .venv-sparse/.installed: pyproject.toml constraints.txt
@@ -25,7 +25,7 @@ help: ## Show this list.
 	$(PYTHON) -m venv .venv-sparse
 	.venv-sparse/bin/pip install $(PIP_FLAGS) $(TORCH) setuptools wheel ninja
 	.venv-sparse/bin/pip install $(PIP_FLAGS) --no-build-isolation \
-		-e '.[sparse,examples,dev]'
+		-e '.[sparse,dev]'
 	@touch $@
 
 demo: .venv/.installed ## Release a graph, train on it, see what it cost.

@@ -60,7 +60,7 @@ def gap(data, epsilon, delta, seed, max_degree=10, hops=1):
     bound = BoundDegree(max_degree)
     sums = NAP(epsilon / 3, max_degree, delta=delta / 10, hops=hops)
     noise = noise_multiplier(epsilon, delta, 2 * EPOCHS * BATCHES,
-                             sums.guarantee.event[1])
+                             sums.guarantee.event.multiplier)
     encoder = _dp_sgd(F.normalize(data.x, dim=1), data, noise, seed)
 
     @torch.no_grad()

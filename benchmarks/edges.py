@@ -20,12 +20,12 @@ from tests.mechanisms.test_degree_preserving_rr import (
     expected_degrees,
 )
 from torch_geometric_dp import transforms
+from torch_geometric_dp.graph.pairs import num_pairs, to_pairs
 from torch_geometric_dp.mechanisms import (
     DegreePreservingRR,
     EdgeRand,
     LapGraph,
 )
-from torch_geometric_dp.mechanisms.pairs import num_pairs, to_pairs
 from torch_geometric_dp.noise import NoiseSource
 
 LIMIT, MATRIX = 'random pairs by numpy', 'an N x N matrix'

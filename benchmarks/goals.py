@@ -363,7 +363,7 @@ GOALS = (
              'transforms/test_private_transform.py::'
              'test_one_release_over_epochs_and_workers',
              'transforms/test_private_transform.py::'
-             'test_the_second_instance_is_refused_before_it_draws')),
+             'test_a_second_release_is_refused_before_it_draws')),
     Goal(NOISE, BAD_INPUT, in_tests(
         'transforms/test_label_rr.py::test_bad_input_is_refused_by_name',
         'transforms/test_label_rr.py::test_bad_epsilon')),

@@ -19,7 +19,9 @@ import torch
 
 from benchmarks.graphs import planetoid_at_hand
 from benchmarks.harness import Fact, Growth, Row, exponent, memory, took
+from benchmarks.limits import words
 from benchmarks.machine import igraph_version
+from torch_geometric_dp.graph.pairs import from_pairs, to_pairs
 from torch_geometric_dp.hrg import (
     Blocks,
     Chains,
@@ -28,7 +30,6 @@ from torch_geometric_dp.hrg import (
     private_weight,
     random_dendrogram,
 )
-from torch_geometric_dp.mechanisms.pairs import from_pairs, to_pairs
 from torch_geometric_dp.noise import NoiseSource
 
 SEED = NoiseSource.from_seed(0)
@@ -128,7 +129,7 @@ def against_igraph(name, edges, n, steps=STEPS, rate=None, level=None):
     def ours():
         walks.append(fit(random_dendrogram(n, SEED), edges, 1.0, steps)[0])
         limits.append(statistics.median(  # A few ms each.
-            took(lambda: SEED._words(steps), time.process_time)
+            took(lambda: words(SEED, steps), time.process_time)
             for _ in range(15)))
         for weight, count in fits:
             begin = time.process_time()

@@ -26,7 +26,7 @@ from benchmarks.seeds import mean
 from torch_geometric_dp import plot, transforms
 from torch_geometric_dp.attacks import LinkTeller
 from torch_geometric_dp.attacks.link_teller import similarities
-from torch_geometric_dp.mechanisms.pairs import (
+from torch_geometric_dp.graph.pairs import (
     contains,
     pair_numbers,
     to_pairs,

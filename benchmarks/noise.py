@@ -9,10 +9,10 @@ import torch
 
 from benchmarks import peers
 from benchmarks.harness import compare
-from benchmarks.limits import DRAWS, draws
+from benchmarks.limits import DRAWS, draws, words
 from torch_geometric_dp.noise import (
-    BLOCK_WORDS,
     NoiseSource,
+    block_rows,
     discrete_gaussian,
     discrete_laplace,
     uniforms,
@@ -30,23 +30,23 @@ def run(quick=False):
                'limit': DRAWS}
     n = 2**22
 
-    def words(count):
+    def integers(count):
         return generator.integers(0, 2**64, count, dtype=np.uint64)
 
     goals = {'numpy integers': 1.5, 'torch.rand': 1.5}
-    blocks = [BLOCK_WORDS] * (n // BLOCK_WORDS)
+    blocks = [block_rows(1)] * (n // block_rows(1))
     # Block by block, as all of the library reads them; and as one array, where
     # all of them pay for the first touch of its memory, too.
     yield from compare(
         '64-bit words, in blocks', n,
         ('NoiseSource', lambda: consume(source.blocks(n, 1))), {
-            'numpy integers': lambda: consume(map(words, blocks)),
+            'numpy integers': lambda: consume(map(integers, blocks)),
             'torch.rand': lambda: consume(map(torch.rand, blocks)),
         }, goals, **options)
     yield from compare(
         '64-bit words, as one array', n,
-        ('NoiseSource', lambda: source._words(n)), {
-            'numpy integers': lambda: words(n),
+        ('NoiseSource', lambda: words(source, n)), {
+            'numpy integers': lambda: integers(n),
             'torch.rand': lambda: torch.rand(n),
         }, goals, **options)
     yield from compare(

@@ -14,11 +14,11 @@ from benchmarks.harness import compare, growth, memory
 from benchmarks.limits import DRAWS, draws
 from benchmarks.papers.grrfs import release
 from benchmarks.papers.reconstruct_features import estimates
-from torch_geometric_dp.mechanisms import GRRFS
-from torch_geometric_dp.mechanisms.propagation import (
+from torch_geometric_dp.graph.propagation import (
     mean_adjacency,
     propagate,
 )
+from torch_geometric_dp.mechanisms import GRRFS
 from torch_geometric_dp.noise import NoiseSource
 from torch_geometric_dp.transforms import GRRFS as Release
 from torch_geometric_dp.transforms import ReconstructFeatures

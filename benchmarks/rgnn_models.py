@@ -5,11 +5,11 @@ import torch
 import torch.nn.functional as F
 from torch_geometric.nn import GAT, GCN, GraphSAGE
 
-from torch_geometric_dp.mechanisms import frequency_estimate
-from torch_geometric_dp.mechanisms.propagation import (
+from torch_geometric_dp.graph.propagation import (
     mean_adjacency,
     propagate,
 )
+from torch_geometric_dp.mechanisms import frequency_estimate
 from torch_geometric_dp.nn import ForwardCorrectedLoss
 from torch_geometric_dp.nn.models import RGNN, LabelDiffusion
 from torch_geometric_dp.nn.models.released import released_labels

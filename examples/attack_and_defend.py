@@ -56,14 +56,15 @@ PAGE = """<!DOCTYPE html>
 <meta name="viewport" content="width=device-width"><style>{style}</style></head>
 <body><h1>Attack and defend</h1><p>{intro}</p>
 <h2>What was released, and what it cost</h2><p>Epsilon is what is proven:
-whatever somebody knows already, what he sees moves his odds between any two
-pictures of a digit, any two labels of it, or an edge and none, by a factor of
-exp(epsilon) at the most. The smaller, the more private.</p>
+whatever an attacker knows already, what they see moves their odds between any
+two pictures of a digit, any two labels of it, or an edge and none, by a factor
+of exp(epsilon) at the most. The smaller, the more private.</p>
 <div class="wide">{ledger}</div>
-<h2>What was found</h2><p>"Without the target" is what somebody finds who knows
-as much, but may ask no model, and sees no pixels but those that he knew before:
-what is better than that was leaked. Similar digits are joined. So whoever knows
-all pixels guesses most edges, and whoever knows all edges guesses many pixels.
+<h2>What was found</h2><p>"Without the target" is what attackers find who know
+as much, but may ask no model, and see no pixels but those that they knew
+before: what is better than that was leaked. Similar digits are joined. So
+whoever knows all pixels guesses most edges, and whoever knows all edges guesses
+many pixels.
 Members and others are 100 each: chance alone moves their numbers by 0.07 or so,
 and 1% of false positives is one of them.</p>
 <div class="wide">{table}</div>
@@ -75,8 +76,8 @@ suspicions as there are edges. <b>Balanced accuracy</b>: the mean over the
 answers yes and no; 0.5 is guessing. <b>Variance explained</b>: 0 is the mean
 picture, 1 is every pixel. <b>Identified</b>: how often the right digit is
 picked out of all that were attacked.</p>{sections}
-<p class="knew">An attack shows what one attacker finds, and no more: that he
-finds nothing proves nothing. What is proven stands in the ledger.</p>
+<p class="knew">An attack shows what one attacker finds, and no more: that they
+find nothing proves nothing. What is proven stands in the ledger.</p>
 </body></html>
 """
 ABOUT = {
@@ -84,11 +85,11 @@ ABOUT = {
     'A model is served: whoever asks sends pixels and gets answers. The '
     'attacker makes one digit a little darker, and looks whose answers change.',
     'Who was in the training set?':
-    'The attacker trains models like the target on digits of his own, and '
+    'The attacker trains models like the target on digits of their own, and '
     'learns how answers about digits that a model has seen differ from others.',
     'How does a digit look?':
     'The attacker knows a fifth of the digits, and learns from them to undo '
-    'the release. Without the target, he has the edges alone.',
+    'the release. Without the target, they have the edges alone.',
     'Is there ink in the middle?':
     'The attacker knows one pixel of a fifth of the digits, and learns to tell '
     'from all that was released whether it is darker than one half.',

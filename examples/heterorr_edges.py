@@ -128,8 +128,8 @@ def curve(data, epsilons, seeds, bar):
     for epsilon in epsilons:
         values[epsilon] = []
         for seed in range(seeds):
-            # A new instance is a new release, and is paid for.
-            releases[epsilon] = EdgeRR(epsilon)(data)
+            # A new release for each seed, which is paid for.
+            releases[epsilon] = EdgeRR(epsilon).renew()(data)
             values[epsilon].append(accuracy(releases[epsilon], seed))
             bar.update()
     return values, releases

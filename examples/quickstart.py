@@ -93,7 +93,7 @@ def main():
     data = DigitsGraph()[0]
     # What may ever be released of this graph, over all that follows.
     data.privacy_budget = PrivacyBudget(features=64.0, labels=sum(EPSILONS))
-    # One instance: the same release every time, and charged once.
+    # The same release every time, and charged once.
     features = FeatureRR(epsilon=64.0, bounds=(0.0, 1.0), decode='unbiased')
     data.known = data.train_mask | data.val_mask
     print(f'{data.num_nodes} digits, {data.num_edges // 2} edges\n')

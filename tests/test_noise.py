@@ -68,7 +68,7 @@ def test_words_are_the_aes_ctr_keystream():
 def test_draws_do_not_depend_on_the_block_size(name, size, monkeypatch):
     source = NoiseSource.from_seed(1)
     expected = SAMPLERS[name](source, (301, 5))
-    monkeypatch.setattr(noise, 'BLOCK_WORDS', size)
+    monkeypatch.setattr(noise.source, 'BLOCK_WORDS', size)
     assert np.array_equal(SAMPLERS[name](source, (301, 5)), expected)
 
 
@@ -89,20 +89,6 @@ def test_draws_from_a_row_on(name, first):
         out = sampler(source, 30.0, (8000 - first, 3), first)
     assert derive.call_count >= 2
     assert np.array_equal(out, expected[first:])
-
-
-@pytest.mark.parametrize('name', SAMPLERS)
-def test_rows_at_chosen_addresses(name):
-    source = NoiseSource.from_seed(3)
-    rows = np.arange(100)
-    tags = source.tags(np.arange(100, dtype=np.uint8)[:, None])
-    expected = SAMPLERS[name](source.at(rows, tags), (100, 4))
-    some = np.array([70, 3, 3, 99])
-    out = SAMPLERS[name](source.at(rows[some], tags[some]), (4, 4))
-    assert np.array_equal(out, expected[some])
-    # Other content, other noise.
-    other = SAMPLERS[name](source.at(rows, tags + np.uint64(1)), (100, 4))
-    assert not np.array_equal(other, expected)
 
 
 def test_scattered_cells_hold_the_same_words():
@@ -153,21 +139,12 @@ def test_fingerprints_are_keyed():
     content = np.arange(100, dtype=np.uint8)
     changed = content.copy()
     changed[50] += 1
-    assert one.fingerprint(content) == one.fingerprint(content.copy())
-    assert one.fingerprint(content) != two.fingerprint(content)
-    assert one.fingerprint(content) != one.fingerprint(changed)
-    assert one.fingerprint(content) != one.fingerprint(content[:99])
+    assert one.fingerprint([content]) == one.fingerprint([content.copy()])
+    assert one.fingerprint([content]) != two.fingerprint([content])
+    assert one.fingerprint([content]) != one.fingerprint([changed])
+    assert one.fingerprint([content]) != one.fingerprint([content[:99]])
     blocks = iter([content[:7], content[:0], content[7:]])
-    assert one.fingerprint(blocks) == one.fingerprint(content)
-
-
-@pytest.mark.parametrize('width', [1, 3, 4, 8, 13])
-def test_tags_tell_rows_apart(width):
-    source = NoiseSource.from_seed(0)
-    rows = np.random.RandomState(0).randint(0, 255, (1000, width), np.uint8)
-    tags, unique = source.tags(rows), np.unique(rows, axis=0)
-    assert len(np.unique(tags)) == len(unique)
-    assert np.array_equal(source.tags(rows[::-1]), tags[::-1])
+    assert one.fingerprint(blocks) == one.fingerprint([content])
 
 
 @given(st.fractions(0, 1))
@@ -194,9 +171,9 @@ def test_bernoulli_frequency():
 @given(st.floats(0, 0.5, exclude_min=True) | st.fractions(
     Fraction(1, 10**12), Fraction(1, 2)))
 def test_darts_hit_with_the_probability_asked_for(probability):
-    rate, bits = noise._board(probability)
-    assert bits <= 61 and 2 <= rate * 2**bits <= noise._DARTS
-    assert bits == 61 or rate * 2**bits > noise._DARTS / 2
+    rate, bits = noise.coins.dart_board(probability)
+    assert bits <= 61 and 2 <= rate * 2**bits <= noise.coins._DARTS
+    assert bits == 61 or rate * 2**bits > noise.coins._DARTS / 2
     # 1 - exp(-rate) in 100 digits: rounded up, and by next to nothing.
     asked = max(Fraction(probability), Fraction(1, 2**60))
     with localcontext(prec=100):
@@ -207,7 +184,8 @@ def test_darts_hit_with_the_probability_asked_for(probability):
 
 @pytest.mark.parametrize('mean', ['1.7', '16.5', '32'])
 def test_poisson(mean):
-    draws = noise._poisson(NoiseSource.from_seed(0), Decimal(mean), 2 * 10**5)
+    draws = noise.coins._poisson(NoiseSource.from_seed(0), Decimal(mean),
+                                 2 * 10**5)
 
     def probability(k):
         return stats.poisson.pmf(k, float(mean))
@@ -220,7 +198,7 @@ def test_words_that_tell_how_many_darts_there_are(mean):
     # Around each sum of probabilities, by the sum in 200 digits: what a word
     # is taken for must hold for every number that begins with it.
     mean = Decimal(mean)
-    limits = noise._limits(mean)
+    limits = noise.coins._limits(mean)
     with localcontext(prec=200):
         terms = [(-mean).exp()]
         for k in range(1, 400):
@@ -230,22 +208,23 @@ def test_words_that_tell_how_many_darts_there_are(mean):
         for limit in limits.tolist():
             words = [min(limit + i, WORD - 1) for i in range(-6, 4)]
             out = np.empty(len(words), np.uint8)
-            noise._fill_poisson(np.array(words, np.uint64), limits, out)
+            noise.coins._fill_poisson(np.array(words, np.uint64), limits, out)
             unclear = 0
             for word, result in zip(words, out.tolist()):
                 low, high = Decimal(word) / WORD, Decimal(word + 1) / WORD
-                if result == noise._UNCLEAR:
+                if result == noise.coins._UNCLEAR:
                     unclear += 1
                     continue
                 assert sums[result] >= high
                 assert result == 0 or sums[result - 1] <= low
                 # And a second word does not change it.
                 for more in (0, WORD - 1):
-                    assert noise._poisson_at(mean, iter([word, more])) == result
+                    assert noise.coins._poisson_at(
+                        mean, iter([word, more])) == result
             assert unclear >= 1
     out = np.empty(1, np.uint8)
-    noise._fill_poisson(np.array([WORD - 1], np.uint64), limits, out)
-    assert out[0] == noise._UNCLEAR
+    noise.coins._fill_poisson(np.array([WORD - 1], np.uint64), limits, out)
+    assert out[0] == noise.coins._UNCLEAR
 
 
 def test_numbers_that_take_more_than_a_word(monkeypatch):
@@ -256,16 +235,18 @@ def test_numbers_that_take_more_than_a_word(monkeypatch):
     for words, result in (([first, rest - 1], 0), ([first, rest + 1], 1),
                           ([first, rest, third - 1], 0),
                           ([first, rest, third + 1], 1)):
-        assert noise._poisson_at(Decimal(1), iter(words)) == result
+        assert noise.coins._poisson_at(Decimal(1), iter(words)) == result
         with pytest.raises(RuntimeError):  # One word less does not tell.
-            noise._poisson_at(Decimal(1), iter(words[:-1]))
+            noise.coins._poisson_at(Decimal(1), iter(words[:-1]))
     # Close to one, where hundreds of darts are left.
-    assert noise._poisson_at(Decimal(1), iter([WORD - 1] * 6 + [0])) > 60
+    assert noise.coins._poisson_at(Decimal(1), iter([WORD - 1] * 6 + [0])) > 60
     # The draws are the same if no word ever tells.
     source = NoiseSource.from_seed(0)
-    expected = noise._poisson(source, Decimal(20), 500)
-    monkeypatch.setattr(noise, '_limits', lambda mean: np.empty(0, np.uint64))
-    assert np.array_equal(noise._poisson(source, Decimal(20), 500), expected)
+    expected = noise.coins._poisson(source, Decimal(20), 500)
+    monkeypatch.setattr(noise.coins, '_limits',
+                        lambda mean: np.empty(0, np.uint64))
+    assert np.array_equal(noise.coins._poisson(source, Decimal(20), 500),
+                          expected)
 
 
 @pytest.mark.parametrize('p', [0.06, 0.3])  # By darts, and by all coins.
@@ -298,7 +279,7 @@ def test_sparse_coins_are_everywhere(probability, count):
 
 def test_darts_hit_all_of_a_cell():
     places = sparse_bernoulli(NoiseSource.from_seed(0), 1e-3, 10**8)
-    _, bits = noise._board(1e-3)
+    _, bits = noise.coins.dart_board(1e-3)
     parts = np.bincount(places % 2**bits >> bits - 4, minlength=16)
     assert stats.chisquare(parts).pvalue > FALSE_ALARM
 
@@ -307,7 +288,7 @@ def test_darts_hit_all_of_a_cell():
 def test_sparse_coins_do_not_depend_on_the_block_size(size, monkeypatch):
     source = NoiseSource.from_seed(1)
     expected = sparse_bernoulli(source, 0.05, 10**4)
-    monkeypatch.setattr(noise, 'BLOCK_WORDS', size)
+    monkeypatch.setattr(noise.source, 'BLOCK_WORDS', size)
     assert np.array_equal(sparse_bernoulli(source, 0.05, 10**4), expected)
 
 
@@ -396,7 +377,7 @@ def test_wide_noise_has_the_right_spread():
 
 @given(st.floats(1e-3, 2.0**40))
 def test_laplace_scales_are_rounded_up(scale):
-    t, s = noise._laplace_grid(scale)
+    t, s = noise.discrete.laplace_grid(scale)
     assert scale <= t / s <= scale * (1 + 2.0**-28)
 
 
@@ -405,7 +386,7 @@ def test_laplace_scales_are_rounded_up(scale):
 def test_tables_of_geometric_variables(t, s):
     # The law of the number of blocks, from the integers, against the ideal
     # one: to a part in 2**53, for all entries and for all beyond the table.
-    rate, bits, limits, guide = noise._geometric(t, s)
+    rate, bits, limits, guide = noise.discrete._geometric(t, s)
     step = 2**bits
     assert rate == s / t and (bits == 0 or t / 16 < step * s <= t / 8)
     assert len(limits) == 4 * t // (step * s)
@@ -428,10 +409,10 @@ def test_coins_of_exponentials():
         limit = np.uint64(int(np.exp(-gamma) * 2.0**64))
         below = np.array([limit - np.uint64(2**14)])
         above = np.array([limit + np.uint64(2**14)])
-        assert noise._exp_coin(gamma, below, 0, 1) == (1, 1)
-        assert noise._exp_coin(gamma, above, 0, 1) == (0, 1)
-    assert noise._exp_coin(0.0, below, 0, 1) == (1, 0)
-    assert noise._exp_coin(1.5, below, 0, 0)[0] == -1
+        assert noise.discrete._exp_coin(gamma, below, 0, 1) == (1, 1)
+        assert noise.discrete._exp_coin(gamma, above, 0, 1) == (0, 1)
+    assert noise.discrete._exp_coin(0.0, below, 0, 1) == (1, 0)
+    assert noise.discrete._exp_coin(1.5, below, 0, 0)[0] == -1
 
 
 @pytest.mark.parametrize('scale', [0.0, -1.0, float('nan'), float('inf'),

@@ -151,6 +151,7 @@ def test_saved_datasets(graph, tmp_path, count, budget):
     transform = LabelRR(1.0, 3, 'train_mask')
     with warnings.catch_warnings():
         warnings.simplefilter('error')  # No unsafe loading.
+        warnings.filterwarnings('ignore', '.* releases again')  # Clones.
         dataset = Saved(str(tmp_path), graphs, pre_transform=transform)
         again = Saved(str(tmp_path), None, pre_transform=transform)
     for one, two, raw in zip(dataset, again, graphs):

@@ -32,7 +32,7 @@ from torch_geometric_dp.storage import empty, load_rows, on_disk, save_rows
 
 BOUNDS = (0.0, 1.0)
 FAMILY = ['Duchi', 'DuchiMulti', 'FeatureRR', 'Gaussian', 'Hybrid', 'Laplace',
-          'MultiBit', 'Piecewise', 'PMSub', 'ThreeOutputs']
+          'MultiBit', 'Piecewise', 'PMSub', 'SquareWave', 'ThreeOutputs']
 ALL = FAMILY + ['clip', 'GRRFS', 'LabelRR', 'Compose']
 
 
@@ -58,7 +58,7 @@ def features(name, rows, columns, dtype=torch.float):
 @contextlib.contextmanager
 def small_blocks(words=16):
     """Many blocks, and no tensor that is too small for a file."""
-    with mock.patch.object(noise, 'BLOCK_WORDS', words), \
+    with mock.patch.object(noise.source, 'BLOCK_WORDS', words), \
             mock.patch.object(storage, 'BLOCK_CELLS', words), \
             mock.patch.object(storage, 'LEAST_BYTES', 1):
         yield
@@ -120,15 +120,14 @@ def test_the_same_release_on_disk(name, order, tmp_path):
        rows=st.integers(0, 20), columns=st.integers(1, 5),
        dtype=st.sampled_from([torch.half, torch.bfloat16, torch.float,
                               torch.double]),
-       words=st.integers(1, 64), turned=st.booleans(), numbered=st.booleans())
+       words=st.integers(1, 64), turned=st.booleans())
 def test_any_shape_type_and_block(tmp_path_factory, name, rows, columns, dtype,
-                                  words, turned, numbered):
+                                  words, turned):
     x = features(name, rows, columns, dtype)
     if turned:
         x = x.t().contiguous().t()
-    data = Data(x=x)
-    if numbered:
-        data.n_id = 7 * torch.arange(rows)
+    budget = PrivacyBudget(epsilon=4.0, delta=1e-4)
+    data = Data(x=x, privacy_budget=budget)
     expected = make(name)(data)
     folder = tmp_path_factory.getbasetemp()
     with small_blocks(words), on_disk(folder):
@@ -168,7 +167,7 @@ def test_nothing_as_large_as_the_features_is_held(name, order, tmp_path,
     data = Data(x=x, y=y, train_mask=y > 0)
     data.privacy_budget = PrivacyBudget(epsilon=8.0, delta=1e-4)
     transform(Data(x=x[:9], y=y[:9], train_mask=y[:9] > 0))  # Compiles.
-    monkeypatch.setattr(noise, 'BLOCK_WORDS', 2**13)
+    monkeypatch.setattr(noise.source, 'BLOCK_WORDS', 2**13)
     monkeypatch.setattr(storage, 'BLOCK_CELLS', 2**13)
     monkeypatch.setattr(storage, 'LEAST_BYTES', 2**15)
     monkeypatch.setattr(torch, 'get_num_threads', lambda: 1)
@@ -407,9 +406,10 @@ def test_a_map_that_is_only_read(dtype, tmp_path):
         warnings.simplefilter('ignore')
         raw = torch.from_numpy(held)
     for name in ('FeatureRR', 'GRRFS', 'Laplace'):
-        expected = make(name)(Data(x=x))
+        budget = PrivacyBudget(epsilon=4.0)
+        expected = make(name)(Data(x=x, privacy_budget=budget))
         with small_blocks(), on_disk(tmp_path):
-            out = make(name)(Data(x=raw))
+            out = make(name)(Data(x=raw, privacy_budget=budget))
         assert torch.equal(out.x, expected.x)
         assert out.x.dtype == expected.x.dtype and lies_in_a_file(out.x)
         assert out.privacy == expected.privacy
@@ -488,8 +488,11 @@ def test_a_dataset_on_disk_is_released_once(cls, workers, tmp_path):
             assert data.privacy_budget.remaining('features') == 0.0
     identities = {data.privacy_budget.identity for data in expected}
     assert len(identities) == 5
-    # Another instance draws other noise, which nobody has left to pay for.
+    # Another instance makes the same release; nobody has left to pay for
+    # another one.
     dataset.transform = transforms.FeatureRR(4.0, BOUNDS)
+    assert torch.equal(dataset[0].x, expected[0].x)
+    dataset.transform = transforms.FeatureRR(2.0, BOUNDS)
     with pytest.raises(PrivacyBudgetExceeded):
         dataset[0]
 

@@ -4,9 +4,14 @@ from torch_geometric_dp import pyg
 from torch_geometric_dp.accountant import (
     Guarantee,
     PrivacyAccountant,
+    Relation,
+    Release,
+    Unit,
+)
+from torch_geometric_dp.vault import (
+    ContentChanged,
     PrivacyBudget,
     PrivacyBudgetExceeded,
-    Release,
 )
 
 __version__ = '0.1.0'
@@ -14,9 +19,12 @@ __version__ = '0.1.0'
 pyg.install()
 
 __all__ = [
+    'ContentChanged',
     'Guarantee',
-    'Release',
     'PrivacyAccountant',
     'PrivacyBudget',
     'PrivacyBudgetExceeded',
+    'Relation',
+    'Release',
+    'Unit',
 ]

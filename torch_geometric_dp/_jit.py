@@ -9,10 +9,14 @@ F = TypeVar('F', bound=Callable[..., object])
 
 
 def jit(function: F) -> F:
-    """Compiles a numeric kernel once, keeps it on disk, and runs it without
-    the interpreter's lock. The one place where numba's flags are set.
+    """Compiles a numeric kernel once, keeps it on disk where some folder can
+    be written to, and runs it without the interpreter's lock. The one place
+    where numba's flags are set.
     """
-    return cast(F, numba.njit(cache=True, nogil=True)(function))
+    try:
+        return cast(F, numba.njit(cache=True, nogil=True)(function))
+    except RuntimeError:  # No folder for the cache: compile in every process.
+        return cast(F, numba.njit(nogil=True)(function))
 
 
 def _multiply_high(typing_context: Any, a: Any, b: Any) -> Any:

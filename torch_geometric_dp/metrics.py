@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import coalesce, degree
 
-from torch_geometric_dp.mechanisms.checks import check_integer
-from torch_geometric_dp.mechanisms.pairs import check_edge_index
+from torch_geometric_dp._validate import check_integer
+from torch_geometric_dp.graph.pairs import check_edge_index
 
 _BLOCK = 2**22  # Entries of a dense block: 32 MiB.
 

@@ -1,29 +1,38 @@
 """Figures, for people who would rather look than read.
 
 All functions draw on matplotlib axes, make new ones where none are given, and
-return them. They need ``pip install 'torch_geometric_dp[examples]'``.
+return them. They need ``pip install 'torch_geometric_dp[plot]'``.
 """
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from torch_geometric_dp.explain import HeteroScores
 from torch_geometric_dp.mechanisms.column_mechanism import ColumnMechanism
 
+if TYPE_CHECKING:  # It would bring Captum along.
+    from torch_geometric_dp.explain import HeteroScores
 
-def _axes(ax: Any) -> Any:
+
+def axes(ax: Any | None = None) -> Any:
+    """The axes that are given, or new ones.
+
+    .. code-block:: python
+
+        ax = axes()
+        ax.figure.savefig('empty.png')
+    """
     if ax is not None:
         return ax
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError("Figures need matplotlib: pip install "
-                          "'torch_geometric_dp[examples]'") from error
+                          "'torch_geometric_dp[plot]'") from error
     return plt.subplots()[1]
 
 
-def scores(scores: HeteroScores, ax: Optional[Any] = None) -> Any:
+def scores(scores: 'HeteroScores', ax: Any | None = None) -> Any:
     r"""Each column's importance and sensitivity, with the share of epsilon that
     it gets as its colour (the paper's Figure 3).
 
@@ -36,7 +45,7 @@ def scores(scores: HeteroScores, ax: Optional[Any] = None) -> Any:
         ax = scores(HeteroScores(torch.rand(64), torch.rand(64), public=True))
         ax.figure.savefig('scores.png')
     """
-    ax = _axes(ax)
+    ax = axes(ax)
     points = ax.scatter(scores.importance, scores.sensitivity,
                         c=scores.theta(), cmap='viridis', s=25)
     ax.figure.colorbar(points, ax=ax,
@@ -48,8 +57,8 @@ def scores(scores: HeteroScores, ax: Optional[Any] = None) -> Any:
 
 def expected_error(mechanisms: Mapping[str, Any], epsilons: Sequence[float],
                    values: Sequence[float],
-                   draws: Optional[Mapping[str, Sequence[float]]] = None,
-                   ax: Optional[Any] = None) -> Any:
+                   draws: Mapping[str, Sequence[float]] | None = None,
+                   ax: Any | None = None) -> Any:
     r"""The expected error against epsilon, from the exact formulas (the paper's
     Figure 10), with what was drawn as dots on top.
 
@@ -69,7 +78,7 @@ def expected_error(mechanisms: Mapping[str, Any], epsilons: Sequence[float],
                             epsilons=[0.5, 1.0, 2.0], values=[-0.5, 0.0, 0.9])
         ax.figure.savefig('error.png')
     """
-    ax = _axes(ax)
+    ax = axes(ax)
     for i, (name, make) in enumerate(mechanisms.items()):
         errors = [mean_error(make(epsilon), values) for epsilon in epsilons]
         style = dict(color=f'C{i % 10}', ls='-' if i < 10 else '--')
@@ -96,8 +105,8 @@ def mean_error(mechanism: ColumnMechanism, values: Sequence[float]) -> float:
 
 
 def intervals(curves: Mapping[str, Mapping[float, Sequence[float]]],
-              levels: Optional[Mapping[str, float]] = None,
-              ax: Optional[Any] = None) -> Any:
+              levels: Mapping[str, float] | None = None,
+              ax: Any | None = None) -> Any:
     r"""Means with 95% intervals against epsilon, one curve for each name.
 
     Args:
@@ -112,7 +121,7 @@ def intervals(curves: Mapping[str, Mapping[float, Sequence[float]]],
                        levels={'majority class': 0.1})
         ax.figure.savefig('accuracy.png')
     """
-    ax = _axes(ax)
+    ax = axes(ax)
     for i, (name, points) in enumerate(curves.items()):
         epsilons = sorted(points)
         mean = [np.mean(points[e]) for e in epsilons]
@@ -141,7 +150,11 @@ def interval(results: Sequence[float]) -> float:
 
         interval([0.7, 0.8, 0.9])   # 0.24...
     """
-    from scipy import stats
+    try:
+        from scipy import stats
+    except ImportError as error:
+        raise ImportError("Intervals need scipy: pip install "
+                          "'torch_geometric_dp[plot]'") from error
     n = len(results)
     if n < 2:
         return float('nan')

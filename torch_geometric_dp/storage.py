@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Optional, Union
 
 import numpy as np
 import torch
@@ -23,11 +22,11 @@ from torch_geometric.data.database import TensorInfo
 BLOCK_CELLS = 2**18  # What is held of a matrix at once: 2 MiB, as doubles.
 LEAST_BYTES = 2**20  # Smaller tensors stay in memory: a file has its price.
 
-_FOLDER: ContextVar[Optional[str]] = ContextVar('folder', default=None)
+_FOLDER: ContextVar[str | None] = ContextVar('folder', default=None)
 
 
 @contextmanager
-def on_disk(folder: Union[str, os.PathLike[str]]) -> Iterator[None]:
+def on_disk(folder: str | os.PathLike[str]) -> Iterator[None]:
     r"""Within it, transforms and mechanisms that release features and labels
     write what they return (if it has a MiB or more) to mapped files in a
     folder, in place of memory, and so does :class:`ReconstructFeatures`. It is
@@ -56,7 +55,7 @@ def on_disk(folder: Union[str, os.PathLike[str]]) -> Iterator[None]:
         _FOLDER.reset(token)
 
 
-def _check_folder(folder: Union[str, os.PathLike[str]]) -> str:
+def _check_folder(folder: str | os.PathLike[str]) -> str:
     if not isinstance(folder, (str, os.PathLike)):
         raise TypeError(f"'folder' must be the path of a folder "
                         f"(got '{type(folder).__name__}')")
@@ -73,7 +72,7 @@ def _check_folder(folder: Union[str, os.PathLike[str]]) -> str:
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype,
-          device: Union[torch.device, str] = 'cpu') -> Tensor:
+          device: torch.device | str = 'cpu') -> Tensor:
     """A tensor without content, for a result; on disk if it is large, and
     :func:`on_disk` says so.
 
@@ -119,7 +118,7 @@ def row_blocks(rows: int, width: int,
         yield start, min(rows, start + step)
 
 
-def load_rows(database: Database, num_rows: Optional[int] = None) -> Tensor:
+def load_rows(database: Database, num_rows: int | None = None) -> Tensor:
     r"""The rows of a PyG database, tensors of one shape at places from 0 on,
     as one tensor: a matrix of features, say. It is read block by block, and
     lies on disk if :func:`on_disk` says so.
@@ -194,7 +193,7 @@ def save_rows(x: Tensor, database: Database) -> None:
         database[start:stop] = x[start:stop]
 
 
-def _length(database: Database) -> Optional[int]:
+def _length(database: Database) -> int | None:
     try:
         return len(database)
     except NotImplementedError:

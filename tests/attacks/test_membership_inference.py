@@ -472,12 +472,12 @@ def test_refuses_odd_arguments():
 
 def test_says_what_it_is():
     attack = MembershipInference(remembers)
-    assert repr(attack) == 'MembershipInference(remembers)'
+    assert repr(attack) == 'MembershipInference(fit=<remembers>)'
     attack = MembershipInference(remembers, members='in', shadow='mine',
                                  num_shadows=4, knows_labels=False, seed=7)
     assert repr(attack) == (
-        "MembershipInference(remembers, members='in', shadow='mine', "
-        "num_shadows=4, knows_labels=False, seed=7)")
+        "MembershipInference(fit=<remembers>, members='in', "
+        "shadow='mine', num_shadows=4, knows_labels=False, seed=7)")
     data = graph()
     data['in'], data['mine'] = data.train_mask, data.shadow_mask
     del data.train_mask, data.shadow_mask
@@ -485,7 +485,7 @@ def test_says_what_it_is():
     assert report['AUC'] == 1.0
     assert str(report).startswith(repr(attack))
     assert report.knew == ('how the target was trained',
-                           '30 nodes of his own, with their classes',
+                           '30 nodes of their own, with classes',
                            'the rows and edges of all candidates')
     pytest.importorskip('matplotlib').use('Agg')
     assert report.plot().get_title() == 'MembershipInference'

@@ -1,7 +1,15 @@
+import sys
+
 import numpy as np
 import pytest
 
-from torch_geometric_dp.attacks import AttackReport, ScoredReport
+from torch_geometric_dp.attacks import (
+    AttackReport,
+    AttributeInference,
+    LinkTeller,
+    MembershipInference,
+    ScoredReport,
+)
 from torch_geometric_dp.attacks.report import scored_numbers
 
 
@@ -80,3 +88,11 @@ def test_curve_without_the_target():
         assert true[false < 1] == pytest.approx(wanted)
         assert [text.get_text() for text in ax.get_legend().get_texts()] == [
             'with the target', 'without it', 'guessing']
+
+
+@pytest.mark.parametrize('make', [
+    LinkTeller, AttributeInference, lambda: MembershipInference(lambda x: x)])
+def test_scikit_learn_is_missed_before_anything_is_run(make, monkeypatch):
+    monkeypatch.setitem(sys.modules, 'sklearn.metrics', None)
+    with pytest.raises(ImportError, match=r'torch_geometric_dp\[attacks\]'):
+        make()

@@ -9,8 +9,8 @@ import torch
 from torch_geometric.transforms import BaseTransform
 
 from torch_geometric_dp import mechanisms, transforms
-from torch_geometric_dp.accountant import Guarantee
-from torch_geometric_dp.mechanisms.pairs import (
+from torch_geometric_dp.accountant import Guarantee, Relation, Unit
+from torch_geometric_dp.graph.pairs import (
     contains,
     pair_numbers,
     to_pairs,
@@ -54,7 +54,10 @@ class FloatLaplace(BaseTransform):
 
     @property
     def guarantee(self):
-        return Guarantee(self.epsilon, 'features', "one row is replaced")
+        return Guarantee(self.epsilon, Unit.FEATURES, Relation.REPLACE)
+
+    def canaries(self, data=None):
+        return mechanisms.row_pairs(*([bound] * 2 for bound in self.bounds))
 
     def forward(self, data):
         width = self.bounds[1] - self.bounds[0]
@@ -86,27 +89,31 @@ def _to_steps(x):
 
 class UnclippedLaplace(transforms.Laplace):
     """Lets values pass that are out of bounds."""
-    def write(self, store, field, source):
-        raw = store[field]
+    def write(self, field, source):
+        raw = field.store.x
         clipped = raw.clamp(*self.bounds)
-        super().write(store, field, source)
-        store[field] = store[field] + (raw - clipped)
+        out = super().write(field, source)
+        field.store.x = field.store.x + (raw - clipped)
+        return out
 
 
 class LessNoiseInside(transforms.Laplace):
     """Takes most of the noise off rows that are at no bound."""
-    def write(self, store, field, source):
-        raw = store[field]
-        super().write(store, field, source)
+    def write(self, field, source):
+        raw = field.store.x
+        out = super().write(field, source)
+        noisy = field.store.x
         inside = ((raw > 0) & (raw < 1)).all(dim=1, keepdim=True)
-        store[field] = torch.where(inside, (3 * raw + store[field]) / 4,
-                                   store[field])
+        field.store.x = torch.where(inside, (3 * raw + noisy) / 4, noisy)
+        return out
 
 
 class _Noisy(BaseTransform):
     # Laplace noise for two columns from 0 to 1, on a grid.
-    guarantee = Guarantee(1.0, 'features', "one row is replaced")
-    bounds = (0.0, 1.0)
+    guarantee = Guarantee(1.0, Unit.FEATURES, Relation.REPLACE)
+
+    def canaries(self, data=None):
+        return mechanisms.row_pairs([0.0, 0.0], [1.0, 1.0])
 
     def forward(self, data):
         noise = self.generator(data.x).laplace(0.0, self.scale(data.x),
@@ -170,10 +177,11 @@ class ColumnThatIsNotZero(_Noisy):
 
 class NeverTheLastClass(transforms.LabelRR):
     """No label is exchanged for the last class."""
-    def write(self, store, field, source):
-        raw, last = store[field], self.num_classes - 1
-        super().write(store, field, source)
-        store[field][(store[field] == last) & (raw != last)] = 0
+    def write(self, field, source):
+        raw, last = field.store.y, self.num_classes - 1
+        out = super().write(field, source)
+        field.store.y[(field.store.y == last) & (raw != last)] = 0
+        return out
 
 
 class ClassesOfTheData(transforms.LabelRR):
@@ -186,10 +194,11 @@ class ClassesOfTheData(transforms.LabelRR):
 
 class HiddenLabelsStay(transforms.LabelRR):
     """Releases what the mask selects, and leaves all else as it is."""
-    def write(self, store, field, source):
-        raw = store[field]
-        super().write(store, field, source)
-        store[field] = torch.where(store[self.mask], store[field], raw)
+    def write(self, field, source):
+        raw, store = field.store.y, field.store
+        out = super().write(field, source)
+        store.y = torch.where(store[self.mask], store.y, raw)
+        return out
 
 
 class _Changed(transforms.EdgeRand):
@@ -245,9 +254,5 @@ class ExactCount(_Changed):
 
 class SeedOfALayer(NAP):
     """Always the same noise for the same data."""
-    def _forget(self):
-        super()._forget()
-        self._source = NoiseSource.from_seed(0)
-
-    def renew(self):
-        self._cache = None
+    def draw(self, x, edges, weight, source):
+        return super().draw(x, edges, weight, NoiseSource.from_seed(0))

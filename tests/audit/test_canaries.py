@@ -3,18 +3,17 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from torch_geometric_dp import transforms
-from torch_geometric_dp.accountant import Guarantee
+from tests.audit.promises import promise
+from torch_geometric_dp import mechanisms, transforms
 from torch_geometric_dp.audit import canaries
 from torch_geometric_dp.audit.canaries import (
     EveryPair,
     LonePairs,
     Rows,
-    num_features,
     numbers,
 )
 from torch_geometric_dp.explain import HeteroScores
-from torch_geometric_dp.mechanisms.pairs import from_pairs, to_pairs
+from torch_geometric_dp.graph.pairs import from_pairs, to_pairs
 from torch_geometric_dp.nn import NAP, NAPConv
 
 COINS = np.array([True, False, False, True, True])
@@ -37,8 +36,8 @@ def test_features():
     low, high = [-1.0, 0.0, 2.0], [1.0, 5.0, 3.0]
     pairs = of(transforms.FeatureRR(1.0, (low, high)))
     assert [pair.one.tolist() for pair in pairs] == [
-        low, low, [-1.0, 5.0, 2.0], [0.0, 2.5, 2.5], [0.0, 0.0, 2.0]]
-    assert pairs.pop(2).other.tolist() == [1.0, 0.0, 3.0]
+        low, [-1.0, 5.0, 2.0], [0.0, 2.5, 2.5], [0.0, 0.0, 2.0], low]
+    assert pairs.pop(1).other.tolist() == [1.0, 0.0, 3.0]
     assert all(pair.other.tolist() == high for pair in pairs)
     assert len(of(transforms.FeatureRR(1.0, (0.0, 1.0)))) == 4
     assert len(of(transforms.FeatureRR(1.0, ([0.0], [1.0])))) == 3
@@ -70,24 +69,30 @@ def test_features_are_never_out_of_bounds():
 
 
 def test_numbers_of_columns():
-    assert num_features(transforms.Duchi(1.0, (0.0, 1.0))) == 2
-    assert num_features(transforms.Duchi(1.0, (0.0, 1.0)),
-                        Data(x=torch.rand(3, 7))) == 7
-    assert num_features(transforms.Duchi(1.0, (0.0, [1.0] * 5))) == 5
     scores = HeteroScores([1.0] * 4, [1.0] * 4, public=True)
-    assert num_features(transforms.Duchi(1.0, (0.0, 1.0), scores)) == 4
-    assert num_features(transforms.MultiBit(1.0, (0.0, 1.0), 3)) == 6
-    assert num_features(transforms.GRRFS(1.0, 3, (2, 3, 4))) == 3
+    for transform, columns in (
+            (transforms.Duchi(1.0, (0.0, 1.0)), 2),
+            (transforms.Duchi(1.0, (0.0, [1.0] * 5)), 5),
+            (transforms.Duchi(1.0, (0.0, 1.0), scores), 4),
+            (transforms.MultiBit(1.0, (0.0, 1.0), 3), 6),
+            (transforms.MultiBit(1.0, (0.0, 1.0)), 2),
+            (transforms.GRRFS(1.0, 3, 2), 6),
+            (transforms.GRRFS(1.0, 3, (2, 3, 4)), 3)):
+        assert transform.num_features == columns
+        assert of(transform)[0].graph(COINS).x.size(1) == columns
+    wide = of(transforms.Duchi(1.0, (0.0, 1.0)), Data(x=torch.rand(3, 7)))
+    assert wide[0].one.numel() == 7
+    assert canaries(transform, num_features=3)[0].one.numel() == 3
 
 
 def test_categories():
-    canary, _, _, middle = of(transforms.GRRFS(1.0, 1, (2, 5)))
+    canary, _, middle, _ = of(transforms.GRRFS(1.0, 1, (2, 5)))
     assert canary.other.tolist() == [1.0, 4.0]
     assert middle.one.tolist() == [0.0, 2.0]
 
 
 def test_labels():
-    canary, lone, every, hidden = of(transforms.LabelRR(1.0, 3,
+    canary, every, hidden, lone = of(transforms.LabelRR(1.0, 3,
                                                         mask='train_mask'))
     data = canary.graph(COINS)
     assert data.y.tolist() == [0, 1, 1, 0, 0] and data.train_mask.all()
@@ -106,7 +111,7 @@ def test_labels():
 
 
 def test_classes_are_told_apart_with_their_turn():
-    _, _, canary = of(transforms.LabelRR(1.0, 100))
+    _, canary, _ = of(transforms.LabelRR(1.0, 100))
     assert len(canary.classes) == 16 and canary.classes[[0, -1]].tolist() == [
         0, 99]
     raw = canary.graph(np.ones(20, np.bool_))
@@ -159,7 +164,7 @@ def test_edges():
 
 
 def test_edges_that_are_replaced():
-    canary, *_ = of(transforms.DegreePreservingRR(1.0, neighbours='replace'))
+    canary, *_ = of(transforms.DegreePreservingRR(1.0, relation='replace'))
     for i, one, other in differences(canary):
         change = np.setxor1d(to_pairs(one.edge_index),
                              to_pairs(other.edge_index))
@@ -169,13 +174,13 @@ def test_edges_that_are_replaced():
     assert np.array_equal(out, np.stack([COINS, ~COINS], axis=1))
 
 
-@pytest.mark.parametrize('neighbours', ['add-remove', 'replace'])
-def test_edges_that_are_alone(neighbours):
+@pytest.mark.parametrize('relation', ['add-remove', 'replace'])
+def test_edges_that_are_alone(relation):
     *_, edge, loop = of(transforms.DegreePreservingRR(1.0,
-                                                      neighbours=neighbours))
+                                                      relation=relation))
     edges = {(canary, coin): canary.graph(np.array([coin])).edge_index.tolist()
              for canary in (edge, loop) for coin in (True, False)}
-    other = neighbours == 'replace'
+    other = relation == 'replace'
     assert edges[edge, True] == [[0, 4], [4, 0]]
     assert edges[edge, False] == ([[1, 5], [5, 1]] if other else [[], []])
     assert edges[loop, True] == [[0, 0], [0, 0]]
@@ -184,11 +189,11 @@ def test_edges_that_are_alone(neighbours):
     assert edge.outcomes(raw, 1)[0, :4].tolist() == [0, -1, 1, -1]
 
 
-@pytest.mark.parametrize('neighbours, change', [('add-remove', 3),
+@pytest.mark.parametrize('relation, change', [('add-remove', 3),
                                                 ('replace', 6)])
-def test_nodes_whose_edges_are_released(neighbours, change):
+def test_nodes_whose_edges_are_released(relation, change):
     transform = transforms.DegreePreservingRR(1.0, unit='node', max_degree=3,
-                                              neighbours=neighbours)
+                                              relation=relation)
     canary, = of(transform)
     one, other = (canary.graph(np.array([side])) for side in (True, False))
     assert one.num_nodes == other.num_nodes
@@ -216,13 +221,13 @@ def layer_change(canary):
 
 def test_stars_reach_the_sensitivity():
     node, single, alone = of(NAP(1.0, max_degree=3))
-    assert alone.copies == 1 and alone.nodes == node.nodes
+    assert alone.copies == 1 and alone.star == node.star
     assert layer_change(node) == {6.0} and layer_change(single) == {2.0}
     edge, _ = of(NAP(1.0, unit='edge'))
     assert layer_change(edge) == {2.0}
-    replaced, *_ = of(NAP(1.0, max_degree=3, neighbours='replace'))
+    replaced, *_ = of(NAP(1.0, max_degree=3, relation='replace'))
     assert layer_change(replaced) == {12.0}
-    exchanged, _ = of(NAP(1.0, unit='edge', neighbours='replace'))
+    exchanged, _ = of(NAP(1.0, unit='edge', relation='replace'))
     assert layer_change(exchanged) == {4.0}
     for _, one, other in differences(exchanged):  # And nothing but an edge.
         assert torch.equal(one.x, other.x)
@@ -232,11 +237,12 @@ def test_stars_reach_the_sensitivity():
     assert (rows[:, 1:] > 1).all()  # To be clipped.
     for canary in (node, edge, replaced, exchanged):
         data = canary.graph(COINS)
-        assert data.num_nodes == canary.nodes * 5
+        assert data.num_nodes == canary.star.num_nodes * 5
         for ends in data.edge_index:
             degree = torch.bincount(ends, minlength=data.num_nodes)
-            assert degree.max() == canary.leaves
-        assert canary.outcomes(data.x, 5).shape == (5, 2 * canary.nodes)
+            assert degree.max() == canary.star.leaves
+        assert canary.outcomes(data.x, 5).shape == (
+            5, 2 * canary.star.num_nodes)
 
 
 def test_layers_that_know_their_columns():
@@ -249,11 +255,23 @@ def test_layers_that_know_their_columns():
 
 def test_unknown_targets():
     class Strange:
-        guarantee = Guarantee(1.0, 'node', "anything")
+        guarantee = promise('node')
 
     with pytest.raises(ValueError, match="'data' and 'neighbour' must be given:"
                        " no worst pair is known for Strange"):
         of(Strange())
-    Strange.guarantee = Guarantee(1.0, 'features', "anything")
-    with pytest.raises(ValueError, match="neither 'bounds' nor"):
-        of(Strange())
+    with pytest.raises(ValueError, match="LabelRR, which protects 'features'"):
+        canaries(transforms.LabelRR(1.0, 2), promise('features'))
+
+
+class Own:
+    guarantee = promise('labels')
+
+    def canaries(self, data=None):
+        return [mechanisms.LabelPair(3, 5)]
+
+
+def test_what_is_told_is_enough():
+    canary, lone = of(Own())
+    assert canary.graph(COINS).y.tolist() == [3, 5, 5, 3, 3]
+    assert lone.graph(COINS[1:2]).y.tolist() == [5] + [3] * 7

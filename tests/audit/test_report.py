@@ -8,7 +8,7 @@ from torch_geometric_dp.audit import AuditReport, PrivacyViolation
 
 
 def report(lower=0.9, sure=0.8, epsilon=1.0, claimed=None, delta=0.0):
-    promise = Guarantee(epsilon, 'features', "one row is replaced",
+    promise = Guarantee(epsilon, 'features', 'replace',
                         delta=delta, claimed_epsilon=claimed)
     scores = np.arange(50.0), np.arange(30.0)
     return AuditReport('Target()', promise, lower, sure, 0.99, 100, 60, 80,

@@ -7,11 +7,14 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform, Compose
 
 from tests.audit import broken
-from torch_geometric_dp import Guarantee, PrivacyBudget, transforms
+from tests.audit.promises import promise
+from torch_geometric_dp import PrivacyBudget, transforms
+from torch_geometric_dp.accountant import Relation, Unit
 from torch_geometric_dp.audit import audit, trials
 from torch_geometric_dp.audit.canaries import Rows, canaries
 from torch_geometric_dp.audit.trials import processes, release, run_trials
 from torch_geometric_dp.audit.two_graphs import TwoGraphs
+from torch_geometric_dp.mechanisms import Star
 from torch_geometric_dp.nn import NAP
 
 
@@ -101,7 +104,7 @@ def test_no_two_releases_share_their_noise(name, workers, monkeypatch):
     # One and the same graph again and again, in many jobs.
     monkeypatch.setattr(trials, '_TOGETHER', 4)
     data = Data(x=torch.zeros(1, 1, dtype=torch.double))
-    canary = TwoGraphs(data, Data(x=data.x + 1), 'features')
+    canary = TwoGraphs(data, Data(x=data.x + 1), promise('features'))
     with processes(workers) as apply:
         out, _ = run_trials(HOLDERS[name], canary, 200,
                             np.random.SeedSequence(0), apply)
@@ -115,7 +118,7 @@ def test_generators_of_others_are_left_alone():
     states = held.bit_generator.state, random.getstate()
     numpy_state = np.random.get_state()[1].copy()
     canary = TwoGraphs(Data(x=torch.zeros(1, 1)), Data(x=torch.ones(1, 1)),
-                       'features')
+                       promise('features'))
     for target in (Draws(uniform, held), Draws(numpy_uniform),
                    Draws(python_uniform)):
         one, again = (run_trials(target, canary, 20,
@@ -148,7 +151,7 @@ def test_there_is_work_for_all():
 
     data, neighbour = Data(x=torch.zeros(1, 2)), Data(x=torch.ones(1, 2))
     run_trials(transforms.Laplace(1.0, (0.0, 1.0)),
-               TwoGraphs(data, neighbour, 'features'), 128,
+               TwoGraphs(data, neighbour, promise('features')), 128,
                np.random.SeedSequence(0), apply)
     assert [len(coins) for _, _, coins, _ in jobs] == [32] * 4
 
@@ -183,7 +186,10 @@ def test_layers_forget_their_last_release():
 
 class Charges(Remembers):
     """A layer with a budget of its own, and no noise."""
-    guarantee = Guarantee(1.0, 'edges', "one edge comes or goes")
+    guarantee = promise('edges')
+
+    def canaries(self, data=None):
+        return [Star(1, (1.0, 0.0), Unit.EDGES, Relation.ADD_REMOVE)]
 
     def __init__(self):
         super().__init__()
@@ -203,7 +209,7 @@ def test_nothing_is_charged(graph):
     audit(transform, graph, neighbour, trials=60)
     assert graph.privacy_budget.remaining('features') == 1.0
     # All noise is new: a release does not stay the same.
-    out, _ = run_trials(transform, TwoGraphs(graph, neighbour, 'features'), 20,
-                        np.random.SeedSequence(0))
+    canary = TwoGraphs(graph, neighbour, transform.guarantee)
+    out, _ = run_trials(transform, canary, 20, np.random.SeedSequence(0))
     assert len(np.unique(out[:, 0])) > 15
     audit(Charges(), trials=60)

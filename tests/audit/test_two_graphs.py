@@ -3,6 +3,7 @@ import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 
+from tests.audit.promises import promise
 from torch_geometric_dp import transforms
 from torch_geometric_dp.audit.two_graphs import TwoGraphs
 from torch_geometric_dp.nn import NAP
@@ -17,7 +18,7 @@ def changed(graph, key, value):
 def test_two_graphs(graph):
     x = graph.x.clone()
     x[4] = 0.0
-    canary = TwoGraphs(graph, changed(graph, 'x', x), 'features')
+    canary = TwoGraphs(graph, changed(graph, 'x', x), promise('features'))
     assert torch.equal(canary.graph(np.array([True])).x, graph.x)
     out = canary.outcomes(graph, 1)
     assert np.allclose(out[:, :3], graph.x[4])
@@ -25,7 +26,8 @@ def test_two_graphs(graph):
     left = changed(graph, 'left_behind', x[4])
     assert not np.array_equal(out, canary.outcomes(left, 1))
     edges = torch.cat([graph.edge_index, torch.tensor([[0, 5], [5, 0]])], 1)
-    canary = TwoGraphs(graph, changed(graph, 'edge_index', edges), 'edges')
+    canary = TwoGraphs(graph, changed(graph, 'edge_index', edges),
+                       promise('edges'))
     assert canary.outcomes(graph, 1)[0, :4].tolist() == [0, 4, 4, 12]
     # A layer: the rows of both nodes, and of those that hear them.
     assert canary.outcomes(graph.x, 1).shape == (1, 3 * 6)
@@ -48,7 +50,7 @@ def test_graphs_that_are_no_neighbours(graph):
         if 'nodes' in message:
             neighbour = Data(x=value)
         with pytest.raises(ValueError, match=message):
-            TwoGraphs(graph, neighbour, unit)
+            TwoGraphs(graph, neighbour, promise(unit))
 
 
 def joined(graph, *pairs, without=()):
@@ -64,26 +66,26 @@ def test_what_is_public_must_be_the_same(graph):
     y = graph.y.clone()
     y[2] = 0
     other = changed(graph, 'y', y)
-    TwoGraphs(graph, other, 'labels', labels)
+    TwoGraphs(graph, other, labels.guarantee, labels)
     other.train_mask = ~other.train_mask
     with pytest.raises(ValueError, match="'train_mask' must be the same"):
-        TwoGraphs(graph, other, 'labels', labels)
+        TwoGraphs(graph, other, labels.guarantee, labels)
     del other.train_mask
     with pytest.raises(ValueError, match="'train_mask' must be the same"):
-        TwoGraphs(graph, other, 'labels', labels)
+        TwoGraphs(graph, other, labels.guarantee, labels)
     y = graph.y.clone()
     y[11] = 0
     with pytest.raises(ValueError, match=r"that 'train_mask' selects.*got rows "
                        r".11"):
-        TwoGraphs(graph, changed(graph, 'y', y), 'labels', labels)
+        TwoGraphs(graph, changed(graph, 'y', y), labels.guarantee, labels)
     edges = transforms.EdgeRand(1.0)
     graph.edge_private = torch.arange(24) % 12 < 6
     private, public = (graph.edge_subgraph(torch.arange(24) % 12 != gone)
                        for gone in (0, 7))
-    TwoGraphs(graph, private, 'edges', edges)
+    TwoGraphs(graph, private, edges.guarantee, edges)
     with pytest.raises(ValueError, match="the public edges of 'data', which "
                        "'edge_private' does not select"):
-        TwoGraphs(graph, public, 'edges', edges)
+        TwoGraphs(graph, public, edges.guarantee, edges)
 
 
 def test_self_loops_and_directions_are_no_pairs(graph):
@@ -96,43 +98,43 @@ def test_self_loops_and_directions_are_no_pairs(graph):
                 (graph, [new]), (one, [new.flip(0)] if edge[1] > 3 else [])))
         with pytest.raises(ValueError, match="'edge_index' must have the same "
                            "self-loops"):
-            TwoGraphs(data, other, 'edges')
+            TwoGraphs(data, other, promise('edges'))
 
 
 def test_edges_that_are_replaced(graph):
     one, other = joined(graph, (0, 5)), joined(graph, (3, 8))
     added = transforms.DegreePreservingRR(1.0)
-    replaced = transforms.DegreePreservingRR(1.0, neighbours='replace')
-    TwoGraphs(graph, one, 'edges', added)
-    TwoGraphs(one, other, 'edges', replaced)
+    replaced = transforms.DegreePreservingRR(1.0, relation='replace')
+    TwoGraphs(graph, one, added.guarantee, added)
+    TwoGraphs(one, other, replaced.guarantee, replaced)
     for data, target in ((graph, replaced), (other, added)):
         with pytest.raises(ValueError, match="in one unit of 'edges'"):
-            TwoGraphs(data, one, 'edges', target)
+            TwoGraphs(data, one, target.guarantee, target)
     with pytest.raises(ValueError, match='which is replaced by another'):
-        TwoGraphs(graph, joined(graph, (0, 5), (3, 8)), 'edges', replaced)
+        TwoGraphs(graph, joined(graph, (0, 5), (3, 8)), replaced.guarantee)
 
 
 def test_nodes_that_come_and_go(graph):
     gone = joined(graph, without=[4])
     gone.x[4] = 0.0
     moved = joined(graph, (4, 8), without=[4])
-    added, replaced = (NAP(1.0, 4, neighbours=neighbours)
-                       for neighbours in ('add-remove', 'replace'))
-    TwoGraphs(graph, gone, 'node', added)
-    TwoGraphs(moved, gone, 'node', added)
-    TwoGraphs(graph, moved, 'node', replaced)
+    added, replaced = (NAP(1.0, 4, relation=relation)
+                       for relation in ('add-remove', 'replace'))
+    TwoGraphs(graph, gone, added.guarantee, added)
+    TwoGraphs(moved, gone, added.guarantee, added)
+    TwoGraphs(graph, moved, replaced.guarantee, replaced)
     for other in (moved, joined(graph, (4, 8))):  # It stays, with other edges.
         with pytest.raises(ValueError, match="one unit of 'node', with all of "
                            "its edges"):
-            TwoGraphs(graph, other, 'node', added)
+            TwoGraphs(graph, other, added.guarantee, added)
 
 
 def test_what_cannot_be_compared(graph):
     graph.num_nodes = 12
     with pytest.raises(TypeError, match="'neighbour' must be a 'Data'.*got "
                        "'HeteroData'"):
-        TwoGraphs(graph, HeteroData(), 'features')
+        TwoGraphs(graph, HeteroData(), promise('features'))
     for x, got in ((torch.rand(12, 4), r'\[12, 4\]'), (None, 'None')):
         with pytest.raises(ValueError, match=rf"'x' must have the shape "
                            rf"\[12, 3\] in 'neighbour'.*got {got}"):
-            TwoGraphs(graph, changed(graph, 'x', x), 'features')
+            TwoGraphs(graph, changed(graph, 'x', x), promise('features'))

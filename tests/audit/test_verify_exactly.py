@@ -7,19 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.audit import broken
+from tests.audit.promises import promise
 from torch_geometric_dp import mechanisms, transforms
+from torch_geometric_dp.accountant import Unit
 from torch_geometric_dp.audit import (
-    ExactPrivacy,
     PrivacyViolation,
     largest_loss,
     verify_exactly,
-    worst_case,
 )
 from torch_geometric_dp.explain import HeteroScores
+from torch_geometric_dp.hrg import BlockCounts
 from torch_geometric_dp.nn import NAP
 
-COLUMNS = ('Duchi', 'ThreeOutputs', 'Piecewise', 'PMSub', 'Hybrid', 'Laplace',
-           'FeatureRR')
+COLUMNS = ('Duchi', 'ThreeOutputs', 'Piecewise', 'PMSub', 'SquareWave',
+           'Hybrid', 'Laplace', 'FeatureRR')
 BOUNDS = ([-1.0, 0.0], [1.0, 5.0])
 
 
@@ -27,7 +28,7 @@ BOUNDS = ([-1.0, 0.0], [1.0, 5.0])
 @pytest.mark.parametrize('epsilons', [[0.5, 2.0], [0.0, 1.0]])
 def test_columns(name, epsilons):
     result = verify_exactly(getattr(mechanisms, name)(epsilons, BOUNDS))
-    assert result.holds and result.unit == 'row'
+    assert result.holds and result.unit == Unit.FEATURES
     # Tight, column by column.
     assert result.columns == pytest.approx(epsilons, abs=1e-8)
     assert result.exact == pytest.approx(sum(epsilons), abs=1e-8)
@@ -67,7 +68,7 @@ def test_labels(epsilon):
         result = verify_exactly(target).check()
         assert result.exact == pytest.approx(epsilon, abs=1e-12)
         assert result.worst_pair == (0, 1) and result.worst_output == 0
-        assert result.unit == 'label'
+        assert result.unit == Unit.LABELS
 
 
 @pytest.mark.parametrize('epsilon', [0.1, 1.0, 5.0])
@@ -75,7 +76,7 @@ def test_edges(epsilon):
     for make in (mechanisms.EdgeRand, transforms.EdgeRand, transforms.EdgeRR):
         result = verify_exactly(make(epsilon)).check()
         assert result.exact == pytest.approx(epsilon, abs=1e-8)
-        assert result.unit == 'edge'
+        assert result.unit == Unit.EDGES
     result = verify_exactly(transforms.LapGraph(epsilon, count_share=0.5))
     assert 0.6 * epsilon < result.check().exact <= epsilon
 
@@ -122,21 +123,30 @@ def test_integers_that_were_rounded_the_wrong_way():
 
 
 class Table:
-    epsilon = 1.0
+    guarantee = promise('labels')
 
-    def inputs(self):
-        return ['a', 'b', 'c']
-
-    def distribution(self, value):
+    def worst_case(self):
         laws = {'a': [0.5, 0.5], 'b': [0.25, 0.75], 'c': [0.4, 0.6]}
-        return np.array([0, 1]), np.array(laws[value])
+        loss, pair, output = largest_loss(
+            (value, (np.array([0, 1]), np.array(law)))
+            for value, law in laws.items())
+        return mechanisms.WorstCase(loss, Unit.LABELS, pair, output)
+
+    def canaries(self):
+        return []
+
+    def __repr__(self):
+        return 'Table()'
 
 
-def test_any_mechanism_that_lists_its_outputs():
+def test_any_mechanism_that_knows_its_worst_case():
+    assert isinstance(Table(), mechanisms.Mechanism)
     result = verify_exactly(Table())
     assert result.exact == pytest.approx(math.log(2))
-    assert result.worst_pair == ('a', 'b') and result.worst_output == 0
     assert result.holds
+    assert str(result) == (
+        'Table(): for the label of one node claimed 1, exact 0.693147: holds. '
+        'Worst pair: a and b, told apart by 0')
 
 
 def test_outputs_that_one_input_never_has():
@@ -154,26 +164,33 @@ def test_equal_outputs_count_as_one():
 
 
 def test_what_cannot_be_listed():
-    with pytest.raises(TypeError, match="'NAP' with hops=2 cannot be verified"):
+    with pytest.raises(TypeError, match="with hops=2 cannot be verified"):
         verify_exactly(NAP(1.0, 4, hops=2))
+    with pytest.raises(TypeError, match="'DegreePreservingRR' cannot be"):
+        verify_exactly(transforms.DegreePreservingRR(1.0))
     with pytest.raises(TypeError, match="dendrogram='joint' cannot"):
         verify_exactly(transforms.EdgeRR(1.0, dendrogram='joint'))
     with pytest.raises(TypeError, match="'int' cannot be verified exactly"):
         verify_exactly(3)
 
 
-def test_one_function_adds_a_mechanism():
-    class Mine:
-        epsilon = 2.0
+def test_all_mechanisms_keep_the_protocol():
+    for mechanism in (
+            mechanisms.FeatureRR(1.0), mechanisms.Gaussian(1.0, 2),
+            mechanisms.GRRFS(1.0, 1, [2, 3]), mechanisms.EdgeRand(1.0),
+            mechanisms.RandomizedResponse(1.0, 3), mechanisms.LapGraph(1.0),
+            mechanisms.DegreePreservingRR(1.0), mechanisms.ClassSums(1.0, 2, 2),
+            mechanisms.NeighbourSum(1.0, 3), BlockCounts(1.0)):
+        assert isinstance(mechanism, mechanisms.Mechanism)
+        assert mechanism.guarantee.epsilon == 1.0
+        for pair in mechanism.canaries():
+            assert pair.unit == mechanism.guarantee.unit
 
-    @worst_case.register(Mine)
-    def _(mechanism):
-        return ExactPrivacy('Mine()', 'label', mechanism.epsilon, 1.5, (0, 1),
-                            0)
 
-    assert str(verify_exactly(Mine())) == (
-        'Mine(): for one label, claimed 2, exact 1.5: holds. Worst pair: 0 and '
-        '1, told apart by 0')
+def test_halved_noise_in_counts():
+    result = verify_exactly(broken.HalvedEdgeRR(1.0))
+    assert result.claimed == 1.0
+    assert result.exact == pytest.approx(2.0) and not result.holds
 
 
 @pytest.mark.parametrize('sizes, m', [([2, 3, 2], 1), ([2, 3, 2], 2),
@@ -187,7 +204,7 @@ def test_grrfs(sizes, m):
               for one in rows for other in rows for out in rows]
     result = verify_exactly(mechanism)
     assert result.exact == pytest.approx(max(losses), abs=1e-12)
-    assert result.holds and result.unit == 'row'
+    assert result.holds and result.unit == Unit.FEATURES
 
 
 def test_what_is_published():
@@ -204,21 +221,21 @@ def test_what_is_published():
 
 
 @pytest.mark.parametrize('delta', [None, 1e-5])
-@pytest.mark.parametrize('neighbours', ['add-remove', 'replace'])
+@pytest.mark.parametrize('relation', ['add-remove', 'replace'])
 @pytest.mark.parametrize('unit', ['node', 'edge'])
-def test_sums_over_neighbours(unit, neighbours, delta):
+def test_sums_over_neighbours(unit, relation, delta):
     # Tight: the stars are as far apart as the sensitivity says, up to a grid.
     cap = 4 if unit == 'node' else None
-    layer = NAP(1.5, cap, unit=unit, neighbours=neighbours, delta=delta,
+    layer = NAP(1.5, cap, unit=unit, relation=relation, delta=delta,
                 clip=3.0)
     result = verify_exactly(layer).check()
     assert result.exact == pytest.approx(1.5, abs=1e-5)
-    assert result.unit == unit and result.delta == (delta or 0.0)
+    assert result.unit == Unit(unit) and result.delta == (delta or 0.0)
     assert not verify_exactly(broken.Unclipped(1.5, cap, unit=unit,
-                                               neighbours=neighbours,
+                                               relation=relation,
                                                delta=delta)).holds
     result = verify_exactly(broken.MissingFactor(1.5, cap, unit=unit,
-                                                 neighbours=neighbours,
+                                                 relation=relation,
                                                  delta=delta))
     assert not result.holds
     if delta is None:
@@ -247,7 +264,7 @@ def test_gaussian(epsilon, delta, d):
     mechanism = mechanisms.Gaussian(epsilon, d, delta)
     result = verify_exactly(mechanism).check()
     assert result.exact == pytest.approx(epsilon, abs=1e-6)
-    assert f'for one row at delta {delta:g}, claimed' in str(result)
+    assert f'for the row of one node at delta {delta:g} claimed' in str(result)
     # Against the definition: what the two laws of a projection have in excess.
     sigma = mechanism.sigma / (mechanism.steps * math.sqrt(d))
     z = np.linspace(-40 * sigma, 40 * sigma, 2**20)

@@ -19,7 +19,7 @@ def example(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     import attack_and_defend
     assert [*attack_and_defend.attacks(None)] == [*attack_and_defend.ABOUT]
-    monkeypatch.setattr(attack_and_defend, 'ABOUT', {TITLE: 'He asks.'})
+    monkeypatch.setattr(attack_and_defend, 'ABOUT', {TITLE: 'They ask.'})
     return attack_and_defend
 
 
@@ -49,7 +49,7 @@ def test_no_minus_before_zero(example):
 
 def test_section(example, reports):
     text = example.section(*next(iter(reports.items())))
-    assert 'a &amp; b' in text and '<p>He asks.</p>' in text
+    assert 'a &amp; b' in text and '<p>They ask.</p>' in text
     # Two attacks where they differ.
     assert text.count('<p class="knew">Guess(&lt;1&gt;). The attacker') == 1
     one, two = reports[TITLE]

@@ -91,11 +91,25 @@ def test_one_release_and_one_ledger_for_each_graph(heterorr, graphs):
         assert bool(((after.y == 0) | (after.y == 1))[~after.test_mask].all())
     assert len(ids) == 3 * len(raw)
 
-    # The same instances again: the same release, at no cost.
-    for one, two in zip(released, heterorr.release(raw, *transforms)):
+    # The same arguments again: the same release, at no cost.
+    again = features, EdgeRR(1.0), LabelRR(8.0, 121, mask='known')
+    for one, two in zip(released, heterorr.release(raw, *again)):
         assert torch.equal(one.x, two.x) and one.privacy == two.privacy
-    with pytest.raises(PrivacyBudgetExceeded):
-        heterorr.release(raw, EdgeRR(1.0))
+        assert torch.equal(one.edge_index, two.edge_index)
+    for another in (EdgeRR(0.5), EdgeRR(1.0).renew()):
+        with pytest.raises(PrivacyBudgetExceeded):
+            heterorr.release(raw, another)
+
+
+def test_new_releases_for_each_graph(heterorr, graphs):
+    raw = heterorr.prepare(graphs, 0.2, {'edges': 2.0})
+    transform = EdgeRR(1.0)
+    heterorr.renew(raw, transform)
+    first = heterorr.release(raw, transform)
+    heterorr.renew(raw, transform)
+    for before, one, two in zip(raw, first, heterorr.release(raw, transform)):
+        assert before.privacy_budget.remaining('edges') == 0.0
+        assert one.privacy != two.privacy
 
 
 def test_batches_keep_ledgers(heterorr, graphs):
@@ -170,7 +184,7 @@ def test_the_whole_comparison(heterorr, graphs, labels, tmp_path, capsys):
     assert '= features: epsilon = 64' in text
     assert '= edges: epsilon = 1' in text
     assert ('= labels: epsilon = 200' in text) == (labels is not None)
-    assert "assumes that the number of nodes is public" in text
+    assert 'takes as public: num_nodes' in text
     # All that was planned, and no more, was spent.
     assert 'PrivacyBudget(features=0 of 84' in text
 

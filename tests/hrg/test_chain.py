@@ -21,6 +21,11 @@ NONE = np.empty((2, 0), np.int64)
 SEED = NoiseSource.from_seed(0)
 
 
+def words_of(count):
+    return np.concatenate([words.copy() for _, _, words in
+                           SEED.blocks(count, 1)])
+
+
 def random_graph(n, degree, seed):
     rng = np.random.RandomState(seed)
     edges = np.sort(rng.randint(0, n, (2, n * degree // 2)), axis=0)
@@ -45,7 +50,7 @@ def test_the_law_of_the_chain(weights, window):
                                    five.edges(private).copy())
     # Not as many steps as lead from a window to itself.
     samples, thin, record = 100_000, 13, np.empty((1, 2))
-    words = SEED._words(2 * thin * samples).reshape(samples, -1)
+    words = words_of(2 * thin * samples).reshape(samples, -1)
     children = np.empty((samples, 4, 2), np.int64)
     for i in range(samples):
         module._walk(state, np.array([weights]), words[i], thin * i, 10**9,
@@ -95,7 +100,7 @@ def test_what_is_kept_is_what_is_counted(weights):
     start = metis_dendrogram(public, n)
     state, labels = module._unpack(start, public, private)
     records = np.empty((1, 2))
-    module._walk(state, np.array([weights]), SEED._words(2 * 10**6), 0, 10**6,
+    module._walk(state, np.array([weights]), words_of(2 * 10**6), 0, 10**6,
                  records, 64)
     tree = module._pack(state, labels)
     assert tree != start
@@ -168,7 +173,7 @@ def test_blocks_and_threads_make_no_difference(block, monkeypatch):
     whole.run(20_000, None)
     threads = 1 if block == 66 else 2
     monkeypatch.setattr(torch, 'get_num_threads', lambda: threads)
-    monkeypatch.setattr(noise, 'BLOCK_WORDS', block)
+    monkeypatch.setattr(noise.source, 'BLOCK_WORDS', block)
     other = chains()
     other.run(1, None)
     other.run(19_999, None)
@@ -200,7 +205,7 @@ def test_names_of_leaves_make_no_difference():
 
 def test_weights_and_windows_take_turns():
     run, turns = chains(1), np.array([(2.0, 0.0), (0.0, 3.0), (0.5, 0.5)])
-    words, record = SEED._words(2 * 5000), np.empty((1, 2))
+    words, record = words_of(2 * 5000), np.empty((1, 2))
     one, other = (module._unpack(run.dendrogram, run.public, run.private)[0]
                   for _ in range(2))
     # In two parts, the second of which does not start with the first weights.

@@ -6,8 +6,13 @@ import pytest
 from scipy import stats
 
 from tests.conftest import FALSE_ALARM
-from torch_geometric_dp.hrg import Blocks, Dendrogram, random_dendrogram
-from torch_geometric_dp.hrg.release import _SAMPLER_ERROR, _distinct
+from torch_geometric_dp.hrg import (
+    BlockCounts,
+    Blocks,
+    Dendrogram,
+    random_dendrogram,
+)
+from torch_geometric_dp.hrg.release import _distinct
 from torch_geometric_dp.noise import NoiseSource
 
 ALL = np.array(list(itertools.combinations(range(7), 2))).T
@@ -44,7 +49,7 @@ def test_exact_epsilon_of_the_counts(largest):
     blocks = Blocks(tree(5), largest)
     pairs = list(itertools.combinations(range(5), 2))
     epsilon = 0.7
-    scale = 1.0 / (epsilon - _SAMPLER_ERROR)
+    scale = BlockCounts(epsilon).scale
     seen = {}
     for bits in itertools.product((0, 1), repeat=10):
         edges = [pair for bit, pair in zip(bits, pairs) if bit]
@@ -56,13 +61,14 @@ def test_exact_epsilon_of_the_counts(largest):
             # sum over blocks of | |c - x| - |c - y| | / scale, at its largest
             worst = max(worst, np.abs(counts - seen[other]).sum() / scale)
     assert epsilon - 1e-9 < worst <= epsilon
+    assert BlockCounts(epsilon).worst_case().epsilon == pytest.approx(worst)
 
 
 def test_noisy_counts_have_the_noise_that_was_promised():
     blocks, epsilon = Blocks(tree(7), 3), 0.5
     exact = blocks.counts(ALL[:, ::2])
     noise = np.concatenate([
-        blocks.noisy_counts(ALL[:, ::2], epsilon, NoiseSource.from_seed(i)) -
+        BlockCounts(epsilon)(blocks, ALL[:, ::2], NoiseSource.from_seed(i)) -
         exact for i in range(4000)])
     ratio = math.exp(-epsilon)
     z = np.arange(-15, 16)

@@ -16,11 +16,12 @@ from torch_geometric_dp.mechanisms import (
     MultiBit,
     Piecewise,
     PMSub,
+    SquareWave,
     ThreeOutputs,
 )
 from torch_geometric_dp.noise import NoiseSource
 
-COLUMNS = (Duchi, ThreeOutputs, Piecewise, PMSub, Hybrid, Laplace)
+COLUMNS = (Duchi, ThreeOutputs, Piecewise, PMSub, SquareWave, Hybrid, Laplace)
 ROWS = (DuchiMulti, MultiBit, Gaussian)
 FAMILY = COLUMNS + ROWS
 NOISE = (Laplace, Gaussian)  # Have infinitely many outputs.

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tests.conftest import FALSE_ALARM
+from torch_geometric_dp.accountant import GaussianNoise, Trust, Unit
 from torch_geometric_dp.mechanisms import ClassSums
 from torch_geometric_dp.noise import NoiseSource
 
@@ -172,10 +173,10 @@ def test_deviation_against_known_values():
 
 def test_guarantee_and_repr():
     guarantee = ClassSums(4.0, 10, 2, 1e-5).guarantee
-    assert guarantee.protects == 'node' and guarantee.model == 'central'
+    assert guarantee.unit == Unit.NODE and guarantee.model == Trust.CENTRAL
     assert (guarantee.epsilon, guarantee.delta) == (4.0, 1e-5)
-    assert guarantee.event[0] == 'gaussian'
-    assert guarantee.event[1] == pytest.approx(
+    assert isinstance(guarantee.event, GaussianNoise)
+    assert guarantee.event.multiplier == pytest.approx(
         ClassSums(4.0, 10, 2, 1e-5).deviation(), rel=1e-6)
     assert guarantee.assumptions == ()
     assert repr(ClassSums(4.0, 10, 2)) == (

@@ -11,15 +11,16 @@ from scipy import stats
 from tests.conftest import FALSE_ALARM
 from tests.test_noise import chi_square
 from torch_geometric_dp import noise
+from torch_geometric_dp.accountant import Relation, Unit
+from torch_geometric_dp.graph.pairs import (
+    from_pairs,
+    num_pairs,
+    to_pairs,
+)
 from torch_geometric_dp.mechanisms import DegreePreservingRR
 from torch_geometric_dp.mechanisms.degree_preserving_rr import (
     _few_up_to,
     _levels,
-)
-from torch_geometric_dp.mechanisms.pairs import (
-    from_pairs,
-    num_pairs,
-    to_pairs,
 )
 from torch_geometric_dp.noise import NoiseSource
 
@@ -63,7 +64,7 @@ def chances(mechanism, level, share):
     threshold of `share` out of 2**63.
     """
     with localcontext(prec=80):
-        rate, _ = noise._board(mechanism._flip * Decimal(2)**level)
+        rate, _ = noise.coins.dart_board(mechanism._flip * Decimal(2)**level)
         head = 1 - (-rate).exp()
         kept = Decimal(mechanism._limit() >> -level) / 2**64
         return head * share / 2**63, kept * share / 2**63
@@ -92,7 +93,7 @@ def test_all_graphs_with_four_nodes(unit, cap, relation, epsilon, share):
     pair = float(max((edge / none).ln(), ((1 - none) / (1 - edge)).ln()))
     scales = []
     for scale in (mechanism._scale, mechanism._number_scale):
-        t, s = noise._laplace_grid(scale)
+        t, s = noise.discrete.laplace_grid(scale)
         scales.append(t / s)
     worst = 0.0
     allowed = [graph for graph in GRAPHS
@@ -293,7 +294,7 @@ def test_a_large_epsilon_changes_nothing():
 def test_draws_do_not_depend_on_the_block_size(size, monkeypatch):
     edges = torch.stack([torch.arange(99), torch.arange(1, 100)])
     expected = DegreePreservingRR(2.0)(edges, 100, NoiseSource.from_seed(0))
-    monkeypatch.setattr(noise, 'BLOCK_WORDS', size)
+    monkeypatch.setattr(noise.source, 'BLOCK_WORDS', size)
     out = DegreePreservingRR(2.0)(edges, 100, NoiseSource.from_seed(0))
     assert torch.equal(out, expected)
 
@@ -302,7 +303,7 @@ def test_expected_edges():
     mechanism = DegreePreservingRR(4.0)
     assert mechanism.expected_edges(1000, 3000) == pytest.approx(3000)
     # The mean of what is above zero, where there is nothing but noise.
-    t, s = noise._laplace_grid(mechanism._number_scale)
+    t, s = noise.discrete.laplace_grid(mechanism._number_scale)
     z = np.arange(0, 40 * t // s)
     law = np.exp(-z * s / t)
     exact = (z * law).sum() / (2 * law.sum() - 1)
@@ -316,12 +317,12 @@ def test_expected_edges():
 
 def test_guarantee():
     promise = DegreePreservingRR(2.0).guarantee
-    assert (promise.epsilon, promise.protects) == (2.0, 'edges')
-    assert promise.neighbours == "one private edge is added or removed"
+    assert (promise.epsilon, promise.unit) == (2.0, Unit.EDGES)
+    assert promise.relation == Relation.ADD_REMOVE
     promise = DegreePreservingRR(2.0, 'node', 7, 'replace').guarantee
-    assert promise.protects == 'node' and promise.assumptions[1] == (
+    assert promise.unit == Unit.NODE and promise.assumptions[1] == (
         "no node has more than 7 edges, in any graph that is possible")
-    assert promise.neighbours == "the private edges of one node are replaced"
+    assert promise.relation == Relation.REPLACE
     # The paper's s, for the rest of epsilon.
     flip = DegreePreservingRR(2.0, 'node', 7, 'replace', share=0.5).flip
     assert 2 * flip == pytest.approx(2 / (math.exp(1.0 / 14) + 1))
@@ -330,11 +331,11 @@ def test_guarantee():
 @pytest.mark.parametrize('change, message', [
     (dict(epsilon=0), "'epsilon' must be a positive, finite number .got 0"),
     (dict(unit='graph'), "'unit' must be one of .* .got 'graph'"),
-    (dict(neighbours='swap'), "'neighbours' must be one of .* .got 'swap'"),
+    (dict(relation='swap'), "'relation' must be one of .* .got 'swap'"),
     (dict(unit='node'), "'max_degree' belongs to unit='node', which cannot do "
      "without it .got None"),
     (dict(max_degree=3), "'max_degree' belongs to unit='node'.*got 3 for "
-     "unit='edge'"),
+     "unit='edges'"),
     (dict(unit='node', max_degree=0), "'max_degree' must be an integer"),
     (dict(share=1.0), "'share' must lie between 0 and 1 .got 1.0"),
     (dict(epsilon=1e-7), r"'epsilon' must leave at least 2\*\*-20 for each of "
@@ -347,8 +348,8 @@ def test_bad_arguments(change, message):
 
 def test_degrees_above_the_cap():
     star = torch.tensor([[0, 0, 0], [1, 2, 3]])
-    with pytest.raises(ValueError, match="'max_degree' must be at least 3: so "
-                       "many edges has node 0 .got 2.. BoundDegree"):
+    with pytest.raises(ValueError, match="'max_degree' is too small for this "
+                       "graph: some node has more edges .got 2.. BoundDegree"):
         DegreePreservingRR(1.0, 'node', 2)(star, 5, NoiseSource.from_seed(0))
 
 
@@ -356,4 +357,4 @@ def test_repr():
     assert repr(DegreePreservingRR(5)) == 'DegreePreservingRR(epsilon=5.0)'
     assert repr(DegreePreservingRR(5, 'node', 3, 'replace', 0.2)) == (
         "DegreePreservingRR(epsilon=5.0, unit='node', max_degree=3, "
-        "neighbours='replace', share=0.2)")
+        "relation='replace', share=0.2)")

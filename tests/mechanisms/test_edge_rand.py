@@ -12,8 +12,8 @@ from scipy import stats
 from tests.conftest import FALSE_ALARM
 from tests.test_noise import chi_square
 from torch_geometric_dp import noise
+from torch_geometric_dp.graph.pairs import num_pairs
 from torch_geometric_dp.mechanisms import EdgeRand
-from torch_geometric_dp.mechanisms.pairs import num_pairs
 from torch_geometric_dp.noise import NoiseSource
 
 PAIRS = 6  # Of four nodes; a graph is a number of six bits.
@@ -28,7 +28,7 @@ def flip_of(mechanism):
     """The exact probability of a flip, from the integers of the sampler."""
     if 16 * mechanism._flip > 1:  # All coins are tossed.
         return Decimal(noise.threshold(mechanism._flip)) / 2**64
-    rate, _ = noise._board(mechanism._flip)
+    rate, _ = noise.coins.dart_board(mechanism._flip)
     return 1 - (-rate).exp()
 
 
@@ -121,7 +121,7 @@ def test_small_graphs(n):
 def test_draws_do_not_depend_on_the_block_size(size, monkeypatch):
     edges = torch.stack([torch.arange(99), torch.arange(1, 100)])
     expected = EdgeRand(2.0)(edges, 100, NoiseSource.from_seed(0))
-    monkeypatch.setattr(noise, 'BLOCK_WORDS', size)
+    monkeypatch.setattr(noise.source, 'BLOCK_WORDS', size)
     out = EdgeRand(2.0)(edges, 100, NoiseSource.from_seed(0))
     assert torch.equal(out, expected)
 

@@ -168,7 +168,7 @@ def test_blocks_and_threads_change_nothing(size, threads, monkeypatch):
     mechanism = FeatureRR(list(range(7)), UNIT, 9)
     expected = mechanism(x, NoiseSource.from_seed(0))
     assert not expected.isnan().any()
-    monkeypatch.setattr(noise, 'BLOCK_WORDS', size)
+    monkeypatch.setattr(noise.source, 'BLOCK_WORDS', size)
     monkeypatch.setattr(torch, 'get_num_threads', lambda: threads)
     out = mechanism(x, NoiseSource.from_seed(0))
     module._table.cache_clear()

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from torch_geometric_dp.accountant import GaussianNoise
 from torch_geometric_dp.mechanisms import Gaussian
 from torch_geometric_dp.mechanisms.gaussian import _law, gaussian_delta
 
@@ -100,9 +101,10 @@ def test_guarantee():
     mechanism = Gaussian(1.0, 7, 1e-6, (0.0, 1.0))
     guarantee = mechanism.guarantee
     assert (guarantee.epsilon, guarantee.delta) == (1.0, 1e-6)
-    assert guarantee.event == ('gaussian', mechanism.multiplier)
+    assert guarantee.event == GaussianNoise(mechanism.multiplier)
     assert repr(mechanism) == (
-        'Gaussian(epsilon=1.0, delta=1e-06, num_features=7)')
+        'Gaussian(epsilon=1.0, num_features=7, delta=1e-06, '
+        'bounds=(0.0, 1.0))')
 
 
 @pytest.mark.parametrize('delta', [0.0, 1.0, -1e-5, math.nan])

@@ -11,8 +11,8 @@ from scipy import stats
 from tests.conftest import FALSE_ALARM
 from tests.test_noise import chi_square
 from torch_geometric_dp import noise
+from torch_geometric_dp.graph.pairs import num_pairs
 from torch_geometric_dp.mechanisms import LapGraph, lap_graph
-from torch_geometric_dp.mechanisms.pairs import num_pairs
 from torch_geometric_dp.noise import NoiseSource
 
 PAIRS = 6  # Of four nodes; a graph is a number of six bits.
@@ -80,7 +80,7 @@ def law_of_cells(mechanism, graph):
 
 def law_of_count(mechanism, edges, count):
     """The probability of each noisy count that is moved into its range."""
-    t, s = noise._laplace_grid(mechanism._scale)
+    t, s = noise.discrete.laplace_grid(mechanism._scale)
     ratio = math.exp(-s / t)
     law = (1 - ratio) / (1 + ratio) * ratio**np.abs(
         np.arange(count + 1, dtype=float) - edges)
@@ -232,7 +232,7 @@ def test_large_graphs_stay_sparse():
 def test_draws_do_not_depend_on_the_block_size(size, monkeypatch):
     edges = torch.stack([torch.arange(99), torch.arange(1, 100)])
     expected = LapGraph(2.0)(edges, 100, NoiseSource.from_seed(0))
-    monkeypatch.setattr(noise, 'BLOCK_WORDS', size)
+    monkeypatch.setattr(noise.source, 'BLOCK_WORDS', size)
     out = LapGraph(2.0)(edges, 100, NoiseSource.from_seed(0))
     assert torch.equal(out, expected)
 

@@ -38,7 +38,7 @@ def test_the_scale_is_never_too_small(epsilon, steps):
     room = 1 + Fraction(1, 2**29) + Fraction(1, 2**38) / Fraction(epsilon)
     assert Fraction(scale) <= max(exact * room, Fraction(1, 64))
     # The sampler takes it as it is.
-    t, s = noise._laplace_grid(scale)
+    t, s = noise.discrete.laplace_grid(scale)
     assert Fraction(t, s) == Fraction(scale)
 
 

@@ -11,11 +11,12 @@ from scipy import stats
 from benchmarks.papers.nap import weights
 from tests.conftest import FALSE_ALARM
 from torch_geometric_dp import noise
+from torch_geometric_dp.accountant import Relation, Trust, Unit
 from torch_geometric_dp.mechanisms import NeighbourSum, paper_weights
 from torch_geometric_dp.noise import NoiseSource
 
 UNITS = pytest.mark.parametrize('unit', ['node', 'edge'])
-RELATIONS = pytest.mark.parametrize('neighbours', ['add-remove', 'replace'])
+RELATIONS = pytest.mark.parametrize('relation', ['add-remove', 'replace'])
 # A limit on the degree, on the number of nodes, and whether directions count.
 DOMAINS = pytest.mark.parametrize('cap, n, directed', [
     (1, 4, False), (2, 4, False), (3, 4, False), (1, 3, True), (2, 3, True)])
@@ -74,11 +75,11 @@ def differences(mechanism, n, cap, directed, hop=0):
     seen = set()
     for a in graphs:
         for b, k in neighbours_of(a, graphs, mechanism.unit,
-                                  mechanism.neighbours):
+                                  mechanism.relation):
             changed = [rows]
             # At later hops the rows are a release, the same for both.
             if k is not None and hop == 0 and (
-                    mechanism.neighbours == 'replace'):
+                    mechanism.relation == 'replace'):
                 other = rows.copy()
                 other[:, k] *= -1
                 changed.append(other)
@@ -92,9 +93,9 @@ def differences(mechanism, n, cap, directed, hop=0):
 @RELATIONS
 @DOMAINS
 @pytest.mark.parametrize('epsilon', [0.3, 5.0])
-def test_exact_loss_of_all_small_graphs(unit, neighbours, cap, n, directed,
+def test_exact_loss_of_all_small_graphs(unit, relation, cap, n, directed,
                                         epsilon):
-    mechanism = NeighbourSum(epsilon, cap, unit, neighbours)
+    mechanism = NeighbourSum(epsilon, cap, unit, relation)
     scale = float(mechanism.scale(1))
     diff = differences(mechanism, n, cap, directed)
     # P(z) is proportional to exp(-|z| / scale): the largest loss of an output
@@ -103,7 +104,7 @@ def test_exact_loss_of_all_small_graphs(unit, neighbours, cap, n, directed,
     assert loss <= epsilon
     enough = {'node': {'add-remove': cap + 1, 'replace': 2 * cap + 1},
               'edge': {'add-remove': 2, 'replace': 3 + (cap == 1)}}
-    if n >= enough[unit][neighbours]:  # And no smaller epsilon holds.
+    if n >= enough[unit][relation]:  # And no smaller epsilon holds.
         assert loss > epsilon * (1 - 1e-5)
 
 
@@ -111,9 +112,9 @@ def test_exact_loss_of_all_small_graphs(unit, neighbours, cap, n, directed,
 @RELATIONS
 @DOMAINS
 @pytest.mark.parametrize('hop', [0, 1])
-def test_euclidean_sensitivity_of_all_small_graphs(unit, neighbours, cap, n,
+def test_euclidean_sensitivity_of_all_small_graphs(unit, relation, cap, n,
                                                    directed, hop):
-    mechanism = NeighbourSum(1.0, cap, unit, neighbours, delta=1e-5)
+    mechanism = NeighbourSum(1.0, cap, unit, relation, delta=1e-5)
     diff = differences(mechanism, n, cap, directed, hop)
     distance = math.sqrt((diff**2).sum(1).max()) / mechanism.steps
     bound = mechanism.sensitivity(hop=hop)
@@ -124,7 +125,7 @@ def test_euclidean_sensitivity_of_all_small_graphs(unit, neighbours, cap, n,
              ('node', 'replace'): n > 2 * cap and (directed or hop == 1),
              ('edge', 'add-remove'): True,
              ('edge', 'replace'): n >= 3 and cap >= 2 and not directed}
-    if tight[unit, neighbours]:
+    if tight[unit, relation]:
         assert distance > bound * (1 - 1e-5)
 
 
@@ -137,8 +138,8 @@ def test_a_replaced_row_alone():
 
 
 def test_known_sensitivities():
-    def of(unit, neighbours, delta=None, hop=0):
-        return NeighbourSum(1.0, 5, unit, neighbours,
+    def of(unit, relation, delta=None, hop=0):
+        return NeighbourSum(1.0, 5, unit, relation,
                             delta).sensitivity(hop=hop)
 
     assert of('node', 'add-remove') == 10 and of('node', 'replace') == 20
@@ -154,10 +155,10 @@ def test_known_sensitivities():
 @RELATIONS
 @pytest.mark.parametrize('delta', [None, 1e-5])
 @pytest.mark.parametrize('seed', range(3))
-def test_weights(unit, neighbours, delta, seed):
+def test_weights(unit, relation, delta, seed):
     # Each weight on each node, over all graphs: never more than epsilon.
     weight = torch.tensor(np.random.RandomState(seed).uniform(0.1, 7, 4))
-    mechanism = NeighbourSum(2.0, 2, unit, neighbours, delta)
+    mechanism = NeighbourSum(2.0, 2, unit, relation, delta)
     scale = mechanism.scale(1, weight).numpy()
     assert scale.argmin() == int(weight.argmax())
     # Rounded to a 32nd of a factor of two, upwards.
@@ -202,7 +203,8 @@ def test_composition_over_hops(hops, sigma):
     mechanism = NeighbourSum(1.0, unit='edge', delta=1e-5, hops=hops)
     noise = float(mechanism.scale(1)) / (mechanism.steps * 2**0.5)
     assert noise == pytest.approx(sigma, abs=1e-3)
-    assert mechanism.guarantee.event[1] == pytest.approx(3.7306, abs=1e-4)
+    assert mechanism.guarantee.event.multiplier == pytest.approx(
+        3.7306, abs=1e-4)
     # Pure epsilons add up.
     pure = NeighbourSum(1.0, unit='edge', hops=hops)
     assert float(pure.scale(1)) == pytest.approx(2 * hops * pure.steps)
@@ -275,7 +277,7 @@ def test_noise(delta):
 @pytest.mark.parametrize('delta', [None, 1e-5])
 @pytest.mark.parametrize('n', [0, 1, 333])
 def test_threads_change_nothing(n, delta, monkeypatch):
-    monkeypatch.setattr(noise, 'BLOCK_WORDS', 64)
+    monkeypatch.setattr(noise.source, 'BLOCK_WORDS', 64)
     mechanism = NeighbourSum(1.0, 1, delta=delta)
     sums, scale = torch.zeros(n, 3).double(), mechanism.scale(3)
     out = []
@@ -348,16 +350,15 @@ def test_paper_scale():
 def test_guarantee():
     promise = NeighbourSum(2.0, 3).guarantee
     assert (promise.epsilon, promise.delta) == (2.0, 0.0)
-    assert promise.protects == 'node' and promise.model == 'central'
-    assert promise.neighbours == (
-        "one node, with its row and its edges, is added or removed")
+    assert promise.unit == Unit.NODE and promise.model == Trust.CENTRAL
+    assert promise.relation == Relation.ADD_REMOVE
     assert promise.assumptions == (
         "the number of nodes is public",
         "no node has more than 3 edges, in any graph that is possible")
-    promise = NeighbourSum(2.0, unit='edge', neighbours='replace',
+    promise = NeighbourSum(2.0, unit='edge', relation='replace',
                            delta=1e-6).guarantee
-    assert (promise.protects, promise.delta) == ('edges', 1e-6)
-    assert promise.neighbours == "one edge is replaced by another"
+    assert (promise.unit, promise.delta) == (Unit.EDGES, 1e-6)
+    assert promise.relation == Relation.REPLACE
     assert promise.assumptions == ("the number of nodes is public", )
 
 
@@ -368,8 +369,8 @@ def test_guarantee():
     (dict(max_degree=0), "'max_degree' must be an integer of at least 1 .got "
      "0"),
     (dict(unit='graph'), "'unit' must be one of .* .got 'graph'"),
-    (dict(neighbours='swap'), "'neighbours' must be one of .* .got 'swap'"),
-    (dict(delta=0.0), "'delta' must lie between 0 and 1, or be None .*got 0.0"),
+    (dict(relation='swap'), "'relation' must be one of .* .got 'swap'"),
+    (dict(delta=0.0), "'delta' must lie between 0 and 1 .got 0.0"),
     (dict(clip=-1.0), "'clip' must be a positive, finite number .got -1.0"),
     (dict(hops=0), "'hops' must be an integer of at least 1 .got 0"),
 ])

@@ -11,11 +11,11 @@ from tests.mechanisms.family import (
     grid,
     largest_loss,
 )
-from torch_geometric_dp.mechanisms import Piecewise, PMSub
+from torch_geometric_dp.mechanisms import Piecewise, PMSub, SquareWave
 from torch_geometric_dp.noise import WORD
 
 EPSILONS = (0.05, 0.5, 1.0, 3.0, 6.0)
-both = pytest.mark.parametrize('cls', [Piecewise, PMSub])
+both = pytest.mark.parametrize('cls', [Piecewise, PMSub, SquareWave])
 
 
 def small(cls, cells):
@@ -75,7 +75,11 @@ def test_formulas_of_the_papers(cls, epsilon):
     # The errors of the grid and of the window's width, which is an integer.
     close = {'rel': 1e-4 if epsilon > 5 else 1e-5}
     mechanism, e = cls(epsilon), math.exp(epsilon)
-    t = math.exp(epsilon / (2 if cls is Piecewise else 3))
+    if cls is SquareWave:
+        b = (epsilon * e - e + 1) / (2 * e * (e - 1 - epsilon))
+        t = 1 / (2 * b)
+    else:
+        t = math.exp(epsilon / (2 if cls is Piecewise else 3))
     for x in grid(mechanism):
         end, left, right, inside, outside = density(epsilon, t, x)
         outputs, law = mechanism.distribution(x)

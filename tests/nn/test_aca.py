@@ -111,7 +111,7 @@ def test_graphs_without_edges(n):
 
 
 def test_repr_and_bad_arguments():
-    assert repr(ACA()) == 'ACA(hops=8, tau=1.0)'
+    assert repr(ACA()) == 'ACA()'
     assert repr(ACA(3, 0.5, True)) == 'ACA(hops=3, tau=0.5, cached=True)'
     with pytest.raises(ValueError, match="'hops' must be an integer of at "):
         ACA(-1)

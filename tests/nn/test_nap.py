@@ -2,6 +2,7 @@ import copy
 import io
 import math
 import pickle
+import warnings
 
 import pytest
 import torch
@@ -9,18 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from torch_geometric import EdgeIndex
+from torch_geometric.data import Data
 from torch_geometric.nn import GCN, GraphSAGE
 
 from benchmarks.papers.nap import sums
 from tests.conftest import FALSE_ALARM
 from tests.nn.forms import FORMS, ring
 from torch_geometric_dp import (
+    ContentChanged,
     PrivacyAccountant,
     PrivacyBudget,
     PrivacyBudgetExceeded,
 )
 from torch_geometric_dp.nn import NAP, NAPConv
 from torch_geometric_dp.noise import NoiseSource
+from torch_geometric_dp.transforms import BoundDegree, FeatureRR
 
 
 @pytest.fixture
@@ -111,18 +115,116 @@ def test_one_release(x):
     assert len(layer.privacy.releases) == 1
     assert layer.privacy.epsilon('node') == 2.0
     assert budget.remaining('node') == 2.0
-    # Another input is another release, and the first comes back as it was.
-    other = layer(x + 1e-6, ring(12))
-    assert (other - expected).abs().min() > 0 and budget.remaining('node') == 0
-    assert torch.equal(layer(x, ring(12)), expected)
-    with pytest.raises(PrivacyBudgetExceeded):
-        layer(x, ring(12)[:, :-1])
-    assert len(layer.privacy.releases) == 2
-    release = layer.privacy.releases[0]
+    # Another layer under this budget has the same release, free of charge.
+    other = NAP(2.0, 2, budget=budget)
+    assert torch.equal(other(x, ring(12)), expected)
+    assert other.privacy == layer.privacy
+    assert budget.remaining('node') == 2.0
+    release, = layer.privacy.releases
     assert release.graph == budget.identity
     assert release.fields == ('x', 'edge_index')
     assert release.guarantee == layer.guarantee
+    assert release.call == 'NAP(epsilon=2.0, max_degree=2)'
     assert PrivacyAccountant.from_json(layer.privacy.to_json())
+
+
+@pytest.mark.parametrize('budget', [None, PrivacyBudget(node=5.0,
+                                                        max_degree=2)])
+def test_another_input_is_refused_or_renewed(x, budget):
+    layer = NAP(2.0, 2, budget=budget)
+    first = layer(x, ring(12))
+    for other in ((x + 1e-3, ring(12)), (x, ring(12)[:, :-1]),
+                  (x[:6], ring(6))):
+        with pytest.raises(ContentChanged, match='renew'):
+            layer(*other)
+    assert layer.privacy.epsilon('node') == 2.0
+    assert torch.equal(layer(x, ring(12)), first)
+    other = layer.renew()(x + 1e-3, ring(12))
+    assert layer.privacy.epsilon('node') == 4.0
+    assert (other != first).all()
+    assert torch.equal(layer(x + 1e-3, ring(12)), other)
+    with pytest.raises(ContentChanged):  # It is bound to the new one now.
+        layer(x, ring(12))
+    if budget is not None:
+        with pytest.raises(PrivacyBudgetExceeded):
+            layer.renew()(x, ring(12))
+
+
+def test_equal_values_are_the_same_input(x):
+    # Of any type: two sums with the same noise would tell what they differ in.
+    layer, x = NAP(1.0, 2, hops=3), x.half()
+    out = layer(x, ring(12))
+    for kind in (torch.float, torch.double):
+        other = layer(x.to(kind), ring(12).int())
+        assert other.dtype == kind and torch.equal(other.half(), out)
+    exact = layer(x.double(), ring(12))
+    assert torch.equal(layer(x.float(), ring(12)), exact.float())
+    assert len(layer.privacy.releases) == 1
+
+
+def test_graph_with_a_budget(graph):
+    # Row 10 of the review: a layer is given tensors, and knows whose they are.
+    graph.privacy_budget = PrivacyBudget(edges=1.0)
+    conv = NAPConv(3, 4, epsilon=8.0, unit='edge')
+    for data in (graph, copy.copy(graph), graph.clone()):
+        with pytest.raises(PrivacyBudgetExceeded):
+            conv(data.x, data.edge_index)
+    assert conv.privacy.releases == ()
+    conv = NAPConv(3, 4, epsilon=0.75, unit='edge')
+    conv(graph.x, graph.edge_index), conv(graph.x, graph.edge_index)
+    assert graph.privacy_budget.remaining('edges') == 0.25
+    assert conv.privacy.releases[0].graph == graph.privacy_budget.identity
+    with pytest.raises(PrivacyBudgetExceeded):
+        NAPConv(3, 4, 0.5, unit='edge')(graph.x, graph.edge_index)
+    # Features have a cap here, and the layer takes them as public.
+    graph.privacy_budget = PrivacyBudget(epsilon=1.0)
+    with pytest.raises(PrivacyBudgetExceeded, match="'features' as public"):
+        conv(graph.x, graph.edge_index)
+
+
+def test_two_graphs_at_once(graph):
+    other = graph.clone()
+    for data in (graph, other):
+        data.privacy_budget = PrivacyBudget(edges=1.0)
+    with pytest.raises(ValueError, match='must belong to one graph'):
+        NAP(1.0, unit='edge')(graph.x, other.edge_index)
+
+
+def test_rows_that_are_read_raw(graph):
+    # Row 4: a sum over private edges has nothing for the rows that it sums.
+    layer = NAP(1.0, unit='edge')
+    layer(graph.x, graph.edge_index)
+    assert layer.privacy.epsilon('edges') == 1.0
+    assert layer.privacy.epsilon('features') == math.inf
+    assert layer.privacy.epsilon('node', max_degree=2) == math.inf
+    assert 'features: taken as public by NAP' in str(layer.privacy)
+    # Rows that were released are public indeed, and a node has its own.
+    private = FeatureRR(4.0, (0.0, 1.0))(graph)
+    layer = NAP(1.0, unit='edge')
+    layer(private.x, private.edge_index)
+    assert layer.privacy.epsilon('features') == 0
+    assert layer.privacy.releases[0].public == ()
+    layer = NAP(1.0, 2)
+    layer(graph.x, graph.edge_index)
+    assert layer.privacy.epsilon('features') == 1.0
+
+
+def test_edges_that_were_cut_before(graph):
+    # One raw edge changes three of those that are left.
+    data = BoundDegree(1)(graph)
+    layer = NAP(1.0, unit='edge')
+    layer(data.x, data.edge_index)
+    assert layer.privacy.releases[0].stability == 3
+    assert layer.privacy.epsilon('edges') == 3.0
+    # A promise to nodes is no better for it: with rows of 1 and -1, these
+    # three edges change sums by 6, and a node with two edges by 4.
+    data = BoundDegree(2)(graph)
+    layer = NAP(1.0, 2)
+    layer(data.x, data.edge_index)
+    assert layer.mechanism.sensitivity() == 4.0
+    assert layer.privacy.epsilon('edges') == 3.0
+    assert layer.privacy.epsilon('features') == 1.0
+    assert layer.privacy.epsilon('node') == 1.0
 
 
 def test_renew(x):
@@ -149,21 +251,92 @@ def test_nothing_is_drawn_before_it_is_paid(x, monkeypatch):
     assert layer.privacy.epsilon('node') == 2.0
 
 
-def test_the_key_stays_at_home(x):
+def test_copies_hold_no_secret(x):
+    # Row 14: nothing that can be saved takes the noise off.
     layer = NAPConv(3, 4, 2.0, 2)
     out = layer(x, ring(12))
-    assert set(layer.state_dict()) == {'lin.weight', 'lin.bias'}
     file = io.BytesIO()
     torch.save(layer, file)
-    key = layer.nap._source._key
-    assert key not in file.getvalue()
-    assert key not in pickle.dumps(layer)
-    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
-        assert other.nap._source._key != key and other.nap._cache is None
+    state = io.BytesIO()
+    torch.save(layer.state_dict(), state)
+    key = layer.nap._own.key()
+    for saved in (file.getvalue(), state.getvalue(), pickle.dumps(layer)):
+        assert key not in saved and key.hex().encode() not in saved
+    assert not any(isinstance(value, (bytes, NoiseSource))
+                   for value in vars(layer.nap).values())
+    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)),
+                  copy.copy(layer)):
         assert other.privacy == layer.privacy
-        assert not torch.equal(other(x, ring(12)), out)
-        assert other.privacy.epsilon('node') == 4.0
-    assert layer.privacy.epsilon('node') == 2.0
+        assert torch.equal(other(x, ring(12)), out)
+        assert other.privacy == layer.privacy  # The same release, once more.
+    assert pickle.loads(pickle.dumps(layer)).nap._cache is None
+
+
+def test_state_dict(x):
+    # Row 12: the ledger goes along, and the release comes again.
+    one, two = NAPConv(3, 4, 2.0, 2), NAPConv(3, 4, 2.0, 2)
+    out = one(x, ring(12))
+    file = io.BytesIO()
+    torch.save(one.state_dict(), file)
+    file.seek(0)
+    two.load_state_dict(torch.load(file, weights_only=True))
+    assert two.privacy == one.privacy
+    assert torch.equal(two(x, ring(12)), out)
+    assert two.privacy.epsilon('node') == 2.0
+    # What was spent is never lowered by what is loaded.
+    empty = NAPConv(3, 4, 2.0, 2).state_dict()
+    two.load_state_dict(empty)
+    assert two.privacy == one.privacy
+    three = NAPConv(3, 4, 2.0, 2)
+    three(x, ring(12))
+    three.load_state_dict(one.state_dict())
+    assert three.privacy.epsilon('node') == 4.0
+    assert torch.equal(three(x, ring(12)), out)
+
+
+def test_state_of_another_process(x, tmp_path):
+    layer = NAPConv(3, 4, 2.0, 2)
+    layer(x, ring(12))
+    state = layer.state_dict()
+    # Whoever names a vault in a file may know its key.
+    state['nap._extra_state']['address'] = str(tmp_path / 'vault')
+    other = NAPConv(3, 4, 2.0, 2)
+    other.load_state_dict(state)
+    assert other.privacy == layer.privacy
+    with pytest.raises(RuntimeError, match='another process.*renew'):
+        other(x, ring(12))
+    other.renew()(x, ring(12))
+    assert other.privacy.epsilon('node') == 4.0
+    # Likewise for a whole layer.
+    pickled = pickle.dumps(layer).replace(
+        layer.nap._own.identity.encode(), 32 * b'0')
+    other = pickle.loads(pickled)
+    with pytest.raises(RuntimeError, match='another process.*renew'):
+        other(x, ring(12))
+    other.renew()(x, ring(12))
+    assert other.privacy.epsilon('node') == 4.0
+
+
+def test_compiled(x):
+    conv = NAPConv(3, 4, 2.0, 2)
+    expected = conv(x, ring(12))
+    compiled = torch.compile(conv, backend='eager')
+    assert torch.equal(compiled(x, ring(12)), expected)
+    graph = Data(x=x, edge_index=ring(12))
+    graph.privacy_budget = PrivacyBudget(node=1.0, max_degree=2)
+    with pytest.raises(PrivacyBudgetExceeded):
+        compiled(graph.x, graph.edge_index)
+
+
+def test_a_second_layer_without_a_budget_warns(x):
+    x = x + 0.25  # What no other test has released.
+    layer = NAP(1.0, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        layer(x, ring(12)), layer(x, ring(12))
+        layer.renew()(x, ring(12))
+    with pytest.warns(UserWarning, match='releases again'):
+        NAP(1.0, 2)(x, ring(12))
 
 
 def test_seeds(x):
@@ -217,9 +390,11 @@ def test_weights(x):
     weight = torch.arange(1.0, 13.0)
     layer = NAP(1.0, 2, seed=0)
     out = layer(x, ring(12), weight)
-    assert not torch.equal(out, layer(x, ring(12)))
-    assert layer.privacy.releases[0].guarantee.assumptions[-1] == (
-        "the weights of the nodes are public, or were released before")
+    with pytest.raises(ContentChanged):
+        layer(x, ring(12))
+    assert not torch.equal(out, layer.renew()(x, ring(12)))
+    assert layer.privacy.releases[0].public == (('weight', None), )
+    assert 'takes as public: weight' in str(layer.privacy)
     assert layer.privacy.epsilon('node') == 2.0
     for wrong in (0.0, -1.0, math.inf, math.nan):
         bad = weight.clone()
@@ -301,12 +476,13 @@ def test_any_graph(n, d, data, delta, unit, dtype):
 
 def test_degrees_above_the_cap(x):
     star = torch.tensor([[0, 0, 0, 1], [1, 2, 3, 0]])
+    # Row 15: how many, and where, is private.
     with pytest.raises(ValueError) as info:
         NAP(1.0, 2)(x, star)
     assert str(info.value) == (
-        "'max_degree' must be at least 3: so many edges go out of node 0 (got "
-        "2). BoundDegree(max_degree=2) removes some")
-    with pytest.raises(ValueError, match="so many edges come into node 0"):
+        "'max_degree' is too small for this graph: more edges go out of some "
+        "node (got 2). BoundDegree(max_degree=2) removes some")
+    with pytest.raises(ValueError, match="more edges come into some node"):
         NAP(1.0, 2)(x, star.flip(0))
     NAP(1.0, 3)(x, star)
     NAP(1.0, 2)(x, star[:, [0, 0, 1, 3]])  # Repeated edges count once.
@@ -315,9 +491,9 @@ def test_degrees_above_the_cap(x):
 
 @pytest.mark.parametrize('change, error, message', [
     (lambda x, e: (x.fill_(math.nan), e), ValueError,
-     "'x' must be finite .got nan in row 0"),
+     "'x' must be finite .got NaN or infinity"),
     (lambda x, e: (torch.where(torch.arange(12).view(-1, 1) == 7, math.inf, x),
-                   e), ValueError, "'x' must be finite .got inf in row 7"),
+                   e), ValueError, "'x' must be finite .got NaN or infinity"),
     (lambda x, e: (x.long(), e), ValueError, "'x' must hold floating point .*"
      "got torch.int64 of shape"),
     (lambda x, e: (x[0], e), ValueError, "'x' must hold floating point"),
@@ -327,7 +503,7 @@ def test_degrees_above_the_cap(x):
     (lambda x, e: (x, torch.eye(13).to_sparse()), ValueError,
      r"'edge_index' must have shape \[12, 12\] as a sparse matrix"),
     (lambda x, e: (x, 2 * torch.eye(12).to_sparse()), ValueError,
-     "'edge_index' must hold ones as a sparse matrix.*got 2.0"),
+     "'edge_index' must hold ones as a sparse matrix.*got others"),
 ])
 def test_bad_input(x, change, error, message):
     layer = NAP(1.0, 2)
@@ -344,12 +520,13 @@ def test_bad_budget():
 
 def test_repr():
     assert repr(NAP(4, 50)) == 'NAP(epsilon=4.0, max_degree=50)'
-    assert repr(NAP(4, unit='edge')) == "NAP(epsilon=4.0, unit='edge')"
+    assert repr(NAP(4, unit='edge')) == "NAP(epsilon=4.0, unit='edges')"
     assert repr(NAP(4, 5, 'node', 'replace', 1e-5, 2.0, 3,
                     trainable_input=True, seed=1)) == (
-        "NAP(epsilon=4.0, max_degree=5, neighbours='replace', delta=1e-05, "
+        "NAP(epsilon=4.0, max_degree=5, relation='replace', delta=1e-05, "
         "clip=2.0, hops=3, trainable_input=True, seed=1)")
     assert repr(NAP(4, 5, calibration='paper')) == (
         "NAP(epsilon=4.0, max_degree=5, calibration='paper')")
     assert repr(NAPConv(3, 4, 1, 5, hops=2)) == (
-        'NAPConv(3, 4, epsilon=1.0, max_degree=5, hops=2)')
+        'NAPConv(in_channels=3, out_channels=4, epsilon=1.0, max_degree=5, '
+        'hops=2)')

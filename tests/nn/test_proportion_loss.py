@@ -80,8 +80,8 @@ def test_bags_keep_neighbours_together():
 def test_bad_input():
     bags = torch.tensor([0, 1, 1])
     loss = ProportionLoss(bags, 1.0, 3)
-    assert repr(loss) == ('ProportionLoss(num_nodes=3, epsilon=1.0, '
-                          'num_classes=3, floor=0.05)')
+    assert repr(loss) == ('ProportionLoss(bags=(0, 1, 1), epsilon=1.0, '
+                          'num_classes=3)')
     with pytest.raises(ValueError, match="'bags' must hold"):
         ProportionLoss(bags.float(), 1.0, 3)
     with pytest.raises(ValueError, match="'bags' must hold"):

@@ -88,7 +88,7 @@ def test_graphs_without_edges(n):
 
 def test_repr_and_reset():
     layer = TNIE(3, 8, hops=3)
-    assert repr(layer) == 'TNIE(3, 8, hops=3)'
+    assert repr(layer) == 'TNIE(in_channels=3, hidden_channels=8, hops=3)'
     layer.slope.data.fill_(5.0)
     layer.reset_parameters()
     assert layer.slope.item() == 1.0 and layer.shift.item() == 0.0

@@ -6,7 +6,7 @@ from torch_geometric.data import HeteroData
 from torch_geometric.utils import is_undirected
 
 from torch_geometric_dp import PrivacyBudget
-from torch_geometric_dp.mechanisms.pairs import to_pairs
+from torch_geometric_dp.graph.pairs import to_pairs
 from torch_geometric_dp.transforms import BoundDegree, DegreePreservingRR
 
 
@@ -22,8 +22,7 @@ def test_release(graph):
     assert torch.equal(out.edge_index[:, :12], public)
     assert is_undirected(out.edge_index) and 'edge_attr' not in out
     release, = out.privacy.releases
-    assert release.guarantee.neighbours == (
-        "one private edge is added or removed")
+    assert release.guarantee.sentence == "one private edge is added or removed"
     assert release.parameter('flip') == transform.mechanism.flip
     assert out.privacy.epsilon('edges') == 2.0
     # The same again, for nothing.
@@ -41,13 +40,13 @@ def test_nodes(graph):
     transform = DegreePreservingRR(2.0, 'node', 2, 'replace')
     out = transform(graph)
     promise = out.privacy.releases[0].guarantee
-    assert promise == transform.guarantee and promise.protects == 'node'
+    assert promise == transform.guarantee and promise.unit == 'node'
     assert out.privacy.epsilon('node') == 2.0
-    assert out.privacy.epsilon('node', neighbours='replace') == 2.0
+    assert out.privacy.epsilon('node', relation='replace') == 2.0
     come = DegreePreservingRR(2.0, 'node', 2)(graph).privacy
-    assert come.epsilon('node', neighbours='replace') == 4.0
-    with pytest.raises(ValueError, match="'max_degree' must be at least 2: so "
-                       "many edges has node .* .got 1.. BoundDegree"):
+    assert come.epsilon('node', relation='replace') == 4.0
+    with pytest.raises(ValueError, match="'max_degree' is too small for this "
+                       "graph: some node has more edges .got 1.. BoundDegree"):
         DegreePreservingRR(2.0, 'node', 1)(graph)
     cut = BoundDegree(1)(graph)
     out = DegreePreservingRR(2.0, 'node', 1)(cut)
@@ -72,9 +71,12 @@ def test_several_types_of_edges():
 
 def test_too_many_edges_are_refused(graph):
     graph.privacy_budget = PrivacyBudget(edges=99.0)
-    with pytest.raises(ValueError, match="'max_edges' must be at least 2[45]"):
-        DegreePreservingRR(99.0, max_edges=20)(graph)
+    with pytest.raises(ValueError, match="'max_edges' must be at least .* that "
+                       "this epsilon makes of nothing .got 20"):
+        DegreePreservingRR(0.01, max_edges=20)(graph)
     assert graph.privacy_budget.spent.releases == ()
+    # Noise alone decides, and not how many edges there are.
+    assert DegreePreservingRR(99.0, max_edges=20)(graph).num_edges > 20
 
 
 def test_repr():

@@ -44,23 +44,23 @@ def test_clip():
 
 @pytest.mark.parametrize('x, clip, message', [
     ([[0.5, 1.5]], False, "'x' must lie within its bounds, from 0.0 to 1.0 in "
-     "column 1 (got 1.5 in row 0)"),
+     "column 1 (got another value in row 0)"),
     ([[0.5, 0.5], [-0.1, 0.5]], False, "'x' must lie within its bounds, from "
-     "0.0 to 1.0 in column 0 (got -0.1"),
+     "0.0 to 1.0 in column 0 (got another value in row 1)"),
     ([[math.nan, 0.5]], True, "'x' must lie within its bounds, from 0.0 to 1.0 "
-     "in column 0 (got nan in row 0)"),
+     "in column 0 (got another value in row 0)"),
 ])
 def test_values_outside_the_bounds(x, clip, message):
     with pytest.raises(ValueError) as info:
         Discretize((0.0, 1.0), 2, clip=clip)(Data(x=torch.tensor(x)))
-    assert str(info.value).startswith(message)
+    assert str(info.value) == message
 
 
 def test_the_row_of_a_value_in_a_later_block(monkeypatch):
     monkeypatch.setattr(storage, 'BLOCK_CELLS', 4)
     x = torch.zeros(9, 2)
     x[7, 1] = 2.0
-    with pytest.raises(ValueError, match=r'in column 1 \(got 2.0 in row 7\)'):
+    with pytest.raises(ValueError, match='in column 1 .* in row 7'):
         Discretize((0.0, 1.0), 2)(Data(x=x))
 
 

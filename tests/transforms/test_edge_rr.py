@@ -8,7 +8,11 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.datasets import Planetoid
 from torch_geometric.utils import homophily, to_undirected
 
-from torch_geometric_dp import PrivacyBudget, PrivacyBudgetExceeded
+from torch_geometric_dp import (
+    PrivacyAccountant,
+    PrivacyBudget,
+    PrivacyBudgetExceeded,
+)
 from torch_geometric_dp.transforms import EdgeRR
 
 
@@ -49,7 +53,10 @@ def test_edge_rr():
     assert 2 * len(drawn) == int(out.edge_private.sum())
     assert out.privacy.epsilon('edges') == 1.0
     assert out.privacy.releases[0].guarantee.model == 'central'
-    assert "'edge_private' does not select are public" in str(out.privacy)
+    assert out.privacy.releases[0].public == tuple((what, None) for what in (
+        'num_nodes', "the edges that 'edge_private' does not select",
+        "'group', left as it is"))
+    assert "the edges that 'edge_private' does not select" in str(out.privacy)
     assert torch.equal(data.edge_private, communities().edge_private)
 
 
@@ -111,10 +118,24 @@ def test_a_guide_shapes_the_dendrogram():
         within[guide] = float((out.group[u] == out.group[v]).float().mean())
     assert within['knn_index'] > 0.7
     assert not within[None] > 0.6  # Or NaN: nothing stands out.
-    assert "'knn_index' is public" in str(out.privacy)
+    assert ('knn_index', None) in out.privacy.releases[0].public
+    assert 'knn_index' in out
     assert undirected(out, out.edge_private) != undirected(
         Data(edge_index=data.knn_index),
         torch.ones(data.knn_index.size(1)).bool())
+
+
+def test_a_raw_guide_of_released_edges_is_on_record():
+    # What was released is free, but not what else is read on the way.
+    data = communities()
+    data.knn_index = to_undirected(communities(seed=1).edge_index)
+    once = EdgeRR(1.0, keep=['knn_index'])(data)
+    twice = EdgeRR(2.0, guide='knn_index')(once)
+    assert twice.privacy.epsilon('edges') == 1.0
+    assert ('knn_index', None) in twice.privacy.releases[0].public
+    # The two ledgers still tell of one release.
+    both = PrivacyAccountant.merge([once.privacy, twice.privacy])
+    assert both.epsilon('edges') == 1.0 and len(both.releases) == 1
 
 
 def test_joint_and_paper():
@@ -138,8 +159,9 @@ def test_permanence_and_budget():
     one, two = transform(data), transform(data)
     assert torch.equal(one.edge_index, two.edge_index)
     assert data.privacy_budget.remaining('edges') == 0.5
+    assert torch.equal(EdgeRR(1.0, steps=2)(data).edge_index, one.edge_index)
     with pytest.raises(PrivacyBudgetExceeded):
-        EdgeRR(1.0, steps=2)(data)
+        EdgeRR(1.0, steps=3)(data)
     batch = transform(Batch.from_data_list([data, data]))
     assert torch.equal(batch[1].edge_index, one.edge_index)
 
@@ -171,7 +193,7 @@ def test_bad_input_costs_nothing():
     data = communities()
     data.privacy_budget = PrivacyBudget(epsilon=1.0)
     with pytest.raises(ValueError, match="'max_edges' must be at least"):
-        EdgeRR(1.0, max_edges=10)(data)
+        EdgeRR(0.1, max_edges=10)(data)
     with pytest.raises(ValueError, match="'knn' is missing"):
         EdgeRR(1.0, guide='knn')(data)
     data.knn = torch.tensor([[0], [99]])

@@ -5,7 +5,11 @@ import torch
 from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.transforms import Compose
 
-from torch_geometric_dp import PrivacyBudget, PrivacyBudgetExceeded
+from torch_geometric_dp import (
+    ContentChanged,
+    PrivacyBudget,
+    PrivacyBudgetExceeded,
+)
 from torch_geometric_dp.explain import HeteroScores
 from torch_geometric_dp.noise import NoiseSource
 from torch_geometric_dp.transforms import Duchi, FeatureRR, LabelRR, Laplace
@@ -22,9 +26,10 @@ def scores():
 def test_feature_rr(graph, scores):
     raw = graph.x.clone()
     transform = FeatureRR(4.0, UNIT, bins=16, scores=scores)
+    theta = tuple(scores.theta().tolist())
     assert repr(transform) == (
-        f"FeatureRR(epsilon=4.0, bounds=(0.0, 1.0), bins=16, decode='none', "
-        f"scores={scores!r})")
+        f"FeatureRR(epsilon=4.0, bounds=(0.0, 1.0), bins=16, "
+        f"scores=<HeteroScores(theta={theta}, public=True)>)")
     out = transform(graph)
     assert torch.equal(graph.x, raw) and out.y is graph.y
     assert out.x.shape == raw.shape and not torch.equal(out.x, raw)
@@ -43,8 +48,9 @@ def test_repr_tells_everything_that_matters(scores):
                           'unbiased', clip=True, seed=4)
     other = FeatureRR(1, (torch.zeros(3), 2 * torch.ones(3)), 'auto', None,
                       'unbiased', clip=True, seed=4)
-    assert repr(transform).endswith(
-        "bins='auto', decode='unbiased', clip=True, seed=4)")
+    assert repr(transform) == (
+        "FeatureRR(epsilon=1.0, bounds=((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)), "
+        "decode='unbiased', clip=True, seed=4)")
     assert repr(transform) != repr(other)
     assert repr(FeatureRR(1, UNIT, scores=scores)) != repr(
         FeatureRR(1, UNIT, scores=scores.with_gamma(0.1)))
@@ -80,7 +86,7 @@ def test_out_of_bounds(graph):
     out = FeatureRR(1.0, UNIT, clip=True)(graph)
     assert ((out.x >= 0) & (out.x <= 1)).all()
     graph.x[0, 0] = math.nan
-    with pytest.raises(ValueError, match='got nan in row 0'):
+    with pytest.raises(ValueError, match='got another value, or none, in row'):
         FeatureRR(1.0, UNIT, clip=True)(graph)
 
 
@@ -132,19 +138,18 @@ def test_hetero_data_and_batch(graph):
     assert torch.equal(batch[0].x, transform(graph).x)
 
 
-def test_batches_of_one_graph():
+def test_parts_of_one_graph():
     data = Data(x=torch.rand(100, 3))
     data.privacy_budget = PrivacyBudget(epsilon=1.0)
     transform = FeatureRR(1.0, UNIT)
-    seen = torch.zeros(100, 3)
-    for nodes in torch.randperm(100).split(17):
-        batch = Data(x=data.x[nodes], n_id=nodes,
-                     privacy_budget=data.privacy_budget)
-        seen[nodes] = transform(batch).x
-    for nodes in torch.randperm(100).split(23):
-        batch = Data(x=data.x[nodes], n_id=nodes,
-                     privacy_budget=data.privacy_budget)
-        assert torch.equal(transform(batch).x, seen[nodes])
+    nodes = torch.arange(17)
+    with pytest.raises(ValueError, match="'n_id' tells that the graph is a"):
+        transform(Data(x=data.x[nodes], n_id=nodes,
+                       privacy_budget=data.privacy_budget))
+    out = transform(data)
+    with pytest.raises(ContentChanged):
+        transform(data.subgraph(nodes))
+    assert torch.equal(out.subgraph(nodes).x, out.x[nodes])
     assert data.privacy_budget.remaining('features') == 0.0
 
 
@@ -166,6 +171,12 @@ def test_bad_features(graph, x, error, message):
 @pytest.mark.parametrize('arguments, message', [
     (dict(epsilon=0.0), "'epsilon' must be a positive, finite number"),
     (dict(bounds=1.0), "'bounds' must be a pair"),
+    (dict(bounds=(0.5, 0.5)), "'bounds' must be finite, and the lower one"),
+    (dict(bounds=(1.0, 0.0)), "'bounds' must be finite, and the lower one"),
+    (dict(bounds=(0.0, math.inf)), "'bounds' must be finite, and the lower"),
+    (dict(bounds=(torch.zeros(3), torch.tensor([1.0, 0.0, 1.0]))),
+     "'bounds' must be finite, and the lower one"),
+    (dict(bounds=([0.0] * 3, [1.0] * 4)), "the same number of both"),
     (dict(bins=0), "'bins' must be an integer of at least 2"),
     (dict(decode='x'), "'decode' must be one of"),
 ])
@@ -181,8 +192,7 @@ def test_bad_arguments(arguments, message):
     (dict(x=torch.full((12, 3), 1.5)), {}),
     (dict(x=torch.full((12, 2), 0.5)), {'scores': HeteroScores(
         torch.ones(3), public=True)}),
-    (dict(), {'bounds': (0.5, 0.5)}),
-    (dict(), {'bounds': (torch.zeros(3), torch.tensor([1.0, 0.0, 1.0]))}),
+    (dict(), {'bounds': ([0.0] * 4, [1.0] * 4)}),
 ])
 def test_bad_input_leaves_the_ledger_alone(graph, change, arguments):
     graph.privacy_budget = PrivacyBudget(epsilon=1.0)

@@ -65,7 +65,7 @@ def test_bad_input(words):
         GroupColumns([0, 1])(words)
     words.x[3, 2] = 2
     with pytest.raises(ValueError, match="'x' must hold integers from 0 to 1 "
-                       "in column 2 .got 2.0 in row 3"):
+                       "in column 2 .got another value, or none, in row 3"):
         GroupColumns(3)(words)
 
 

@@ -7,10 +7,12 @@ from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.transforms import Compose
 
 from torch_geometric_dp import (
+    ContentChanged,
     PrivacyAccountant,
     PrivacyBudget,
     PrivacyBudgetExceeded,
 )
+from torch_geometric_dp.noise import NoiseSource
 from torch_geometric_dp.transforms import (
     GRRFS,
     Discretize,
@@ -50,8 +52,8 @@ def test_grrfs(binary):
 def test_from_paper(binary):
     transform = GRRFS.from_paper(epsilon_x=0.1, num_sampled=3, domain_sizes=2,
                                  seed=0)
-    assert repr(transform) == ('GRRFS.from_paper(epsilon_x=0.1, num_sampled=3, '
-                               'domain_sizes=2, seed=0)')
+    assert repr(transform) == ("GRRFS(epsilon=0.3, num_sampled=3, "
+                               "domain_sizes=2, calibration='paper', seed=0)")
     # Ten columns, so that the claim differs from the truth.
     binary.x = (torch.arange(120).view(12, 10) % 2).float()
     out = transform(binary)
@@ -59,15 +61,15 @@ def test_from_paper(binary):
     assert out.privacy.epsilon('features') == 0.3
     assert out.privacy.claimed_epsilon('features') == pytest.approx(claim)
     release, = out.privacy.releases
-    assert release.parameter('epsilon_x') == 0.1
+    assert release.parameter('epsilon_x') == pytest.approx(0.1)
     assert release.parameter('attribute_epsilon') == pytest.approx(
         math.log(1 + 0.3 * (math.exp(0.1) - 1)))
     assert 'which is a claim; 0.3 is proven' in str(out.privacy)
-    # The noise is the same, whoever asks for it.
-    proven = GRRFS(0.3, 3, 2, seed=0)
+    # The mechanism is the same, whoever asks for it.
+    proven, source = GRRFS(0.3, 3, 2, seed=0), NoiseSource.from_seed(0)
     assert proven.calibration == 'proven' != transform.calibration
-    assert torch.equal(proven(binary).x, GRRFS.from_paper(
-        0.1, 3, 2, seed=0)(binary).x)
+    assert torch.equal(proven.mechanism(10)(binary.x, source),
+                       transform.mechanism(10)(binary.x, source))
 
 
 def test_mixed_sizes(graph):
@@ -93,7 +95,8 @@ def test_permanent_response(binary):
     again = pickle.loads(pickle.dumps(transform))
     assert torch.equal(again(binary).x, out.x)
     assert binary.privacy_budget.spent.epsilon('features') == 4.0
-    other = GRRFS(4.0, 2, 2)
+    assert torch.equal(GRRFS(4.0, 2, 2)(binary).x, out.x)
+    other = GRRFS(1.0, 2, 2)
     with pytest.raises(PrivacyBudgetExceeded):
         other(binary)
     # What was released goes on free of charge.
@@ -102,19 +105,18 @@ def test_permanent_response(binary):
         out.privacy.releases[0].release_id)
 
 
-def test_a_node_looks_the_same_in_every_batch(binary):
-    binary.x = (torch.arange(12 * 40).view(12, 40) % 3 == 0).float()
+def test_parts_of_a_graph_are_refused(binary):
     binary.privacy_budget = PrivacyBudget(epsilon=8.0)
-    transform = GRRFS(8.0, 4, 2)
-
-    def batch(nodes):
-        data = Data(x=binary.x[nodes], n_id=torch.tensor(nodes))
-        data.privacy_budget = binary.privacy_budget
-        return transform(data)
-
-    one, two = batch([0, 3, 7, 2]), batch([7, 5, 0])
-    assert torch.equal(one.x[0], two.x[2]) and torch.equal(one.x[2], two.x[0])
-    assert not torch.equal(one.x[1], one.x[0])
+    transform = GRRFS(8.0, 2, 2)
+    part = Data(x=binary.x[:4], privacy_budget=binary.privacy_budget)
+    part.n_id = torch.arange(4)
+    with pytest.raises(ValueError, match="'n_id' tells that the graph is a"):
+        transform(part)
+    assert binary.privacy_budget.spent.releases == ()
+    transform(binary)
+    del part.n_id
+    with pytest.raises(ContentChanged):
+        transform(part)
     assert binary.privacy_budget.spent.epsilon('features') == 8.0
 
 
@@ -145,9 +147,9 @@ def test_grouped_and_discretised(graph):
 
 @pytest.mark.parametrize('x, error, message', [
     (torch.full((12, 3), 0.5), ValueError, "'x' must hold integers from 0 to 1 "
-     "in column 0 (got 0.5 in row 0)"),
+     "in column 0 (got another value, or none, in row 0)"),
     (torch.full((12, 3), 2), ValueError, "'x' must hold integers from 0 to 1 "
-     "in column 0 (got 2 in row 0)"),
+     "in column 0 (got another value, or none, in row 0)"),
     (torch.zeros(12, 1), ValueError, "'num_sampled' must be at most the number "
      "of columns, which is 1 (got 2)"),
     (torch.zeros(12, 3).to_sparse(), TypeError, "'x' must be a dense tensor: "

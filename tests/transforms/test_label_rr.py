@@ -29,8 +29,9 @@ def test_label_rr(graph):
     assert release.fields == ('y', ) and release.seed is None
     assert release.parameter('num_classes') == 3
     assert release.guarantee.model == 'local'
-    assert release.guarantee.assumptions == ("'train_mask' is public", )
-    assert "'train_mask' is public" in str(out.privacy)
+    assert release.guarantee.assumptions == ()
+    assert release.public == (('train_mask', None), )
+    assert 'takes as public: train_mask' in str(out.privacy)
 
 
 def test_repr_tells_everything_that_matters():
@@ -44,7 +45,10 @@ def test_labels_outside_the_mask_are_kept_on_request(graph):
     out = LabelRR(1.0, 3, 'train_mask', keep_unmasked=True)(graph)
     mask = out.train_mask
     assert torch.equal(out.y[~mask], graph.y[~mask])
-    assert "kept as they are, are public" in str(out.privacy)
+    kept = "the labels outside 'train_mask', kept as they are"
+    assert out.privacy.releases[0].public == (('train_mask', None),
+                                              (kept, None))
+    assert f'takes as public: train_mask, {kept}' in str(out.privacy)
     with pytest.raises(ValueError, match="'keep_unmasked' needs a 'mask'"):
         LabelRR(1.0, 3, keep_unmasked=True)
 
@@ -138,16 +142,22 @@ def test_pickle(graph):
     again = pickle.loads(pickle.dumps(transform))
     assert repr(again) == repr(transform)
     assert torch.equal(again(graph).y, transform(graph).y)
-    assert transform._source._key.hex() not in repr(transform)
+    # Neither holds what the noise is derived from.
+    key = graph.privacy_budget.key()
+    for holder in (transform, again):
+        assert key not in pickle.dumps(holder)
+        assert key.hex() not in repr(vars(holder))
 
 
 @pytest.mark.parametrize('change, error, message', [
     (dict(y=None), ValueError, "'y' is missing: the graph has no node type "
      "with it (got the fields ['edge_index', 'train_mask', 'x'])"),
     (dict(y=torch.full((12, ), 3)), ValueError,
-     "'y' must hold integers from 0 to 2 (got 3 in row 0)"),
+     "'y' must hold integers from 0 to 2 (got another value, or none, in "
+     "row 0)"),
     (dict(y=torch.full((12, ), -1)), ValueError,
-     "'y' must hold integers from 0 to 2 (got -1 in row 0)"),
+     "'y' must hold integers from 0 to 2 (got another value, or none, in "
+     "row 0)"),
     (dict(y=torch.zeros(12)), ValueError,
      "'y' must hold integer classes from 0 to 2 (got torch.float32)"),
     (dict(y=torch.zeros(12, 5).long()), ValueError,

@@ -2,14 +2,14 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from torch_geometric_dp.mechanisms.pairs import to_pairs
+from torch_geometric_dp.graph.pairs import to_pairs
 from torch_geometric_dp.transforms import LapGraph
 
 
 def test_repr():
     assert repr(LapGraph(5)) == 'LapGraph(epsilon=5.0)'
     assert repr(LapGraph(5, 'secret', 0.1, max_edges=100, seed=3)) == (
-        "LapGraph(epsilon=5.0, count_share=0.1, private='secret', "
+        "LapGraph(epsilon=5.0, private='secret', count_share=0.1, "
         "max_edges=100, seed=3)")
 
 

@@ -8,13 +8,15 @@ from torch_geometric.loader import DataLoader
 from torch_geometric.transforms import Compose
 
 from torch_geometric_dp import (
+    ContentChanged,
     PrivacyAccountant,
     PrivacyBudget,
     PrivacyBudgetExceeded,
 )
 from torch_geometric_dp.mechanisms import RandomizedResponse
 from torch_geometric_dp.noise import NoiseSource
-from torch_geometric_dp.transforms import LabelRR
+from torch_geometric_dp.release import trials
+from torch_geometric_dp.transforms import BoundDegree, FeatureRR, LabelRR
 
 N = 2000  # With so many labels, two draws never agree by chance (3**-1000).
 
@@ -60,10 +62,9 @@ def test_one_release_over_epochs_and_workers(context):
     assert everything.epsilon('labels') == 0.6
 
 
-def test_the_second_instance_is_refused_before_it_draws(monkeypatch):
+def test_a_second_release_is_refused_before_it_draws(monkeypatch):
     data = labels(PrivacyBudget(epsilon=1.0))
     LabelRR(0.6, 3)(data)
-    second = LabelRR(0.6, 3)
 
     def draw(*args):
         raise AssertionError('noise was drawn')
@@ -71,18 +72,22 @@ def test_the_second_instance_is_refused_before_it_draws(monkeypatch):
     monkeypatch.setattr(RandomizedResponse, '__call__', draw)
     monkeypatch.setattr(NoiseSource, 'blocks', draw)
     monkeypatch.setattr(NoiseSource, 'gather', draw)
-    with pytest.raises(PrivacyBudgetExceeded) as info:
-        second(data)
-    assert info.value.requested == 0.6 and info.value.remaining == 0.4
+    for second in (LabelRR(0.5, 3), LabelRR(0.6, 4), LabelRR(0.6, 3).renew(),
+                   LabelRR(0.6, 3, seed=0)):
+        with pytest.raises(PrivacyBudgetExceeded) as info:
+            second(data)
+        assert info.value.requested == second.epsilon
+        assert info.value.remaining == 0.4
     assert data.privacy_budget.spent.epsilon('labels') == 0.6
 
 
 def test_two_branches_draw_on_one_budget():
     data = labels(PrivacyBudget(epsilon=1.0))
     one, two = data.clone(), copy.deepcopy(data)
-    LabelRR(0.6, 3)(one)
+    private = LabelRR(0.6, 3)(one)
+    assert torch.equal(LabelRR(0.6, 3)(two).y, private.y)
     with pytest.raises(PrivacyBudgetExceeded):
-        LabelRR(0.6, 3)(two)
+        LabelRR(0.5, 3)(two)
 
 
 def test_equal_content_on_two_graphs_gets_other_noise():
@@ -92,23 +97,52 @@ def test_equal_content_on_two_graphs_gets_other_noise():
     assert transform(one).privacy != transform(two).privacy
 
 
-def test_two_instances_draw_other_noise():
+def test_two_instances_with_equal_arguments_are_one_release():
     data = labels(PrivacyBudget(epsilon=2.0))
-    assert not torch.equal(LabelRR(1.0, 3)(data).y, LabelRR(1.0, 3)(data).y)
+    private = LabelRR(1.0, 3)(data)
+    again = LabelRR(epsilon=1, num_classes=3)(data)
+    assert torch.equal(again.y, private.y) and again.privacy == private.privacy
+    assert data.privacy_budget.remaining('labels') == 1.0
+    # Other arguments have other noise, even where they change nothing else.
+    data.everywhere = torch.ones(N, dtype=torch.bool)
+    other = LabelRR(1.0, 3, mask='everywhere')(data)
+    assert not torch.equal(other.y, private.y)
     assert data.privacy_budget.remaining('labels') == 0.0
 
 
-def test_changed_content_is_a_new_release():
+def test_changed_content_is_refused_or_renewed():
     data = labels(PrivacyBudget(epsilon=2.0))
     transform = LabelRR(1.0, 3)
     before = transform(data)
     data.y = data.y.clone()
     data.y[0] = (data.y[0] + 1) % 3
-    after = transform(data)
+    for other in (data, labels(data.privacy_budget, N - 1)):
+        with pytest.raises(ContentChanged):
+            transform(other)
+    assert data.privacy_budget.remaining('labels') == 1.0
+    after = transform.renew()(data)
     assert not torch.equal(after.y[1:], before.y[1:])
     assert data.privacy_budget.remaining('labels') == 0.0
+    assert torch.equal(transform(data).y, after.y)
     with pytest.raises(PrivacyBudgetExceeded):
-        transform(labels(data.privacy_budget, N - 1))
+        transform.renew()(labels(data.privacy_budget, N - 1))
+    # What was refused has changed nothing: the newest release is there yet.
+    assert torch.equal(LabelRR(1.0, 3)(data).y, after.y)
+
+
+def test_a_changed_mask_is_changed_content():
+    data = labels(PrivacyBudget(epsilon=2.0))
+    data.mask = torch.arange(N) < 100
+    transform = LabelRR(1.0, 3, mask='mask')
+    transform(data)
+    data.mask = torch.arange(N) < 101
+    with pytest.raises(ContentChanged):
+        transform(data)
+    # What is not read makes no difference.
+    LabelRR(0.5, 3)(data)
+    data.x = data.x + 1
+    LabelRR(0.5, 3)(data)
+    assert data.privacy_budget.remaining('labels') == 0.5
 
 
 def test_changed_arguments_are_a_new_release():
@@ -122,7 +156,8 @@ def test_changed_arguments_are_a_new_release():
 
 def test_without_a_budget_noise_is_fresh():
     data, transform = labels(), LabelRR(1.0, 3)
-    one, two = transform(data), transform(data)
+    with trials():
+        one, two = transform(data), transform(data)
     assert not torch.equal(one.y, two.y)
     both = PrivacyAccountant.merge([one.privacy, two.privacy])
     assert both.epsilon('labels') == 2.0
@@ -144,7 +179,9 @@ def test_seeds_repeat_and_are_recorded():
     assert torch.equal(runs[0][0].y, runs[1][0].y)
     assert torch.equal(runs[0][1].y, runs[1][1].y)
     assert not torch.equal(runs[0][0].y, runs[0][1].y)  # Fresh every time.
-    assert runs[0][0].privacy == runs[1][0].privacy
+    # Names of releases do not repeat: what was released twice adds up.
+    ledgers = [run[0].privacy for run in runs]
+    assert PrivacyAccountant.merge(ledgers).epsilon('labels') == 2.0
     assert runs[0][0].privacy.releases[0].seed == 5
     assert 'seeded with 5, not secret' in str(runs[0][0].privacy)
     assert not torch.equal(LabelRR(1.0, 3, seed=6)(data).y, runs[0][0].y)
@@ -154,7 +191,8 @@ def test_torch_seeds_do_not_matter():
     outputs = []
     for _ in range(2):
         torch.manual_seed(0)
-        outputs.append(LabelRR(1.0, 3)(labels()).y)
+        with trials():
+            outputs.append(LabelRR(1.0, 3)(labels()).y)
     assert not torch.equal(*outputs)
 
 
@@ -164,14 +202,24 @@ def test_released_data_costs_nothing_more():
         labels(budget))
     assert out.privacy.epsilon('labels') == 1.0
     assert budget.remaining('labels') == 0.0
-    # But raw data that comes in again does.
-    out.y = labels().y
-    with pytest.raises(PrivacyBudgetExceeded):
-        LabelRR(1.0, 3)(out)
-    # And without a budget, it is one more release.
-    out = LabelRR(1.0, 3)(labels())
-    out.y = labels().y
-    assert LabelRR(1.0, 3)(out).privacy.epsilon('labels') == 2.0
+    assert out.privacy.releases[0].processed == repr(LabelRR(5.0, 3))
+
+
+@pytest.mark.parametrize('budget', [True, False])
+def test_raw_data_under_a_ledger_is_refused(budget):
+    # Were it free iff it equals what was released, that would tell.
+    data = labels(PrivacyBudget(epsilon=9.0) if budget else None)
+    with trials():
+        out = LabelRR(1.0, 3)(data)
+    changed = out.y.clone()
+    changed[0] = (changed[0] + 1) % 3
+    for y in (data.y, changed, out.y[1:]):
+        again = copy.copy(out)
+        again.y = y
+        with pytest.raises(ValueError, match="'y' must be as it was released"):
+            LabelRR(1.0, 3)(again)
+    # Another field is none of its business.
+    FeatureRR(1.0, (0.0, 1.0))(out)
 
 
 def test_an_overdrawn_compose_releases_nothing():
@@ -182,59 +230,37 @@ def test_an_overdrawn_compose_releases_nothing():
     assert budget.spent.releases == () and 'privacy' not in data
 
 
-def batches(data, transform, seed=0):
-    """What a loader that samples neighbours hands out, without one."""
-    order = torch.randperm(N, generator=torch.Generator().manual_seed(seed))
-    for n_id in order.split(300):
-        batch = copy.copy(data)
-        batch.x, batch.y, batch.n_id = data.x[n_id], data.y[n_id], n_id
-        yield transform(batch)
-
-
-def test_batches_of_one_graph_are_one_release():
+@pytest.mark.parametrize('transform', [
+    LabelRR(0.6, 3), FeatureRR(0.6, (0.0, 1.0)), BoundDegree(2)])
+def test_raw_batches_of_a_loader_are_refused(transform):
+    # Their noise would have to go by the node, and the content by the batch.
     data = labels(PrivacyBudget(epsilon=1.0))
-    transform = LabelRR(0.6, 3)
-    seen = torch.full((N, ), -1)
-    for epoch in range(2):
-        for batch in batches(data, transform, seed=epoch):
-            if epoch == 0:
-                seen[batch.n_id] = batch.y
-            assert torch.equal(seen[batch.n_id], batch.y)
+    data.edge_index = torch.tensor([[0, 1], [1, 0]])
+    data.n_id = torch.arange(N)
+    with pytest.raises(ValueError, match=f"'n_id' tells .* that "
+                       f"{type(transform).__name__} would be paid for .*: "
+                       f"release the whole graph first, and sample batches "
+                       f"from the release"):
+        transform(data)
+    hetero = HeteroData()
+    hetero['a'].x, hetero['a'].y = data.x, data.y
+    hetero['a', 'to', 'a'].edge_index = data.edge_index
+    hetero['b'].n_id = torch.arange(3)  # One type of nodes is enough.
+    hetero.privacy_budget = data.privacy_budget
+    with pytest.raises(ValueError, match="'n_id' tells"):
+        transform(hetero)
+    assert data.privacy_budget.spent.releases == ()
+
+
+def test_batches_of_a_release_are_free():
+    data = labels(PrivacyBudget(epsilon=1.0))
+    out = LabelRR(0.6, 3)(data)
+    for seed in range(2):
+        order = torch.randperm(N, generator=torch.Generator().manual_seed(seed))
+        for n_id in order.split(300):
+            batch = out.subgraph(n_id)
+            assert batch.privacy == out.privacy
     assert data.privacy_budget.remaining('labels') == 0.4
-    assert "hold the same values in all batches" in str(batch.privacy)
-    # A changed row draws again; the others do not.
-    data.y = data.y.clone()
-    data.y[:1000] = (data.y[:1000] + 1) % 3
-    again = torch.full((N, ), -1)
-    for batch in batches(data, transform):
-        again[batch.n_id] = batch.y
-    assert torch.equal(again[1000:], seen[1000:])
-    assert 300 < int((again[:1000] != seen[:1000]).sum()) < 900
-
-
-def test_a_node_that_stands_twice_in_a_batch_is_released_once():
-    data = labels()
-    n_id = torch.arange(N).repeat(2)
-    data.y, data.n_id = data.y[n_id], n_id
-    y = LabelRR(1.0, 3)(data).y
-    assert torch.equal(y[:N], y[N:])
-
-
-def test_batches_in_which_some_rows_have_no_number_are_refused():
-    budget = PrivacyBudget(epsilon=1.0)
-    data = HeteroData()
-    data['a'].y = data['b'].y = torch.arange(N) % 3
-    data['a'].n_id = torch.arange(N)
-    data.privacy_budget = budget
-    with pytest.raises(ValueError, match="'n_id' must hold the number of each "
-                       "of the 2000 rows of 'b.y'.*got None"):
-        LabelRR(0.6, 3)(data)
-    data['b'].n_id = torch.arange(N - 1)
-    with pytest.raises(ValueError, match=r"got \[1999\]"):
-        LabelRR(0.6, 3)(data)
-    assert budget.spent.releases == ()
-    data['b'].n_id = torch.arange(N)
-    assert LabelRR(0.6, 3)(data).privacy.epsilon('labels') == 0.6
 
 
 @pytest.mark.sparse
@@ -245,17 +271,15 @@ def test_neighbor_loader(workers):
     data = labels(PrivacyBudget(epsilon=1.0))
     node = torch.arange(N)
     data.edge_index = torch.stack([node, (node + 1) % N])
-    loader = NeighborLoader(data, num_neighbors=[2, 2], batch_size=128,
-                            transform=LabelRR(0.6, 3), shuffle=True,
-                            num_workers=workers)
-    seen = torch.full((N, ), -1)
-    for _ in range(2):
-        for batch in loader:
-            known = seen[batch.n_id] >= 0
-            assert torch.equal(batch.y[known], seen[batch.n_id][known])
-            seen[batch.n_id] = batch.y
-            assert batch.privacy.epsilon('labels') == 0.6
-    assert (seen >= 0).all()
+    options = dict(num_neighbors=[2, 2], batch_size=128, shuffle=True,
+                   num_workers=workers)
+    with pytest.raises(ValueError, match="'n_id'"):
+        next(iter(NeighborLoader(data, transform=LabelRR(0.6, 3), **options)))
+    assert data.privacy_budget.remaining('labels') == 1.0
+    private = LabelRR(0.6, 3)(data)
+    for batch in NeighborLoader(private, **options):
+        assert torch.equal(batch.y, private.y[batch.n_id])
+        assert batch.privacy.epsilon('labels') == 0.6
     assert data.privacy_budget.remaining('labels') == 0.4
 
 

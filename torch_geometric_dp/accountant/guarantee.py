@@ -1,13 +1,27 @@
 import math
 from dataclasses import dataclass
-from typing import Optional, Union
+from typing import Any
 
-KINDS = ('features', 'labels', 'edges', 'node')
+from torch_geometric_dp.accountant.conversion import changes
+from torch_geometric_dp.accountant.events import EVENTS, Event
+from torch_geometric_dp.accountant.text import (
+    check_texts,
+    constructed,
+    number,
+    whole,
+)
+from torch_geometric_dp.accountant.unit import Relation, Trust, Unit
 
-#: What a mechanism's parameter may be, so that it can be frozen and stored.
-Parameter = Union[None, bool, int, float, str, tuple['Parameter', ...]]
+
+def _size(value: Any) -> int:
+    size = whole(value)
+    if size is None or size < 0:
+        raise ValueError(f"'also' must count units, zero or more "
+                         f"(got {value!r:.80})")
+    return size
 
 
+@constructed
 @dataclass(frozen=True)
 class Guarantee:
     r"""What one release promises, and to whom. Plain frozen data.
@@ -15,58 +29,85 @@ class Guarantee:
     Args:
         epsilon (float): The proven privacy loss; infinity where nothing can be
             proven.
-        protects (str): What is protected: :obj:`"features"` (one node's row),
-            :obj:`"labels"` (one node's label), :obj:`"edges"` (one edge) or
-            :obj:`"node"` (a node with its row, its label and its edges).
-        neighbours (str): The pairs of inputs that cannot be told apart, in
-            words.
+        unit (Unit): What is protected.
+        relation (Relation): How neighbouring graphs differ in one unit. Rows
+            and labels are always replaced.
         delta (float, optional): The probability with which the loss may be
             larger. (default: :obj:`0.0`)
-        model (str, optional): :obj:`"local"` if every node randomises its own
-            data, :obj:`"central"` if a trusted party does it for all.
-            (default: :obj:`"local"`)
+        model (Trust, optional): Who draws the noise.
+            (default: :obj:`Trust.LOCAL`)
         assumptions (tuple of str, optional): What must hold for the promise to
             be true and was not checked. (default: :obj:`()`)
         claimed_epsilon (float, optional): What a publication claims for it,
             where that differs. (default: :obj:`None`)
-        event (tuple, optional): The dominating noise, :obj:`("gaussian", m)`
-            or :obj:`("laplace", m)` with :obj:`m` the noise's scale over the
-            sensitivity: what tight accounting needs. (default: :obj:`None`)
+        event (GaussianNoise or LaplaceNoise, optional): The dominating noise:
+            what tight accounting needs. (default: :obj:`None`)
+        also (tuple, optional): What is proven beside the table of
+            :mod:`~torch_geometric_dp.accountant.conversion`, as pairs of a unit
+            and the number of this promise's units that change with it: zero
+            for what is never read. (default: :obj:`()`)
 
     .. code-block:: python
 
-        Guarantee(1.0, 'labels', "one node's label is replaced")
+        promise = Guarantee(1.0, Unit.LABELS, Relation.REPLACE)
+        promise.sentence   # 'the label of one node is replaced'
     """
     epsilon: float
-    protects: str
-    neighbours: str
+    unit: Unit
+    relation: Relation
     delta: float = 0.0
-    model: str = 'local'
+    model: Trust = Trust.LOCAL
     assumptions: tuple[str, ...] = ()
-    claimed_epsilon: Optional[float] = None
-    event: Optional[tuple[str, float]] = None
+    claimed_epsilon: float | None = None
+    event: Event | None = None
+    also: tuple[tuple[Unit, int], ...] = ()
 
     def __post_init__(self) -> None:
-        # Whoever builds a guarantee from tensors or numpy scalars gets plain
-        # numbers: they are hashed, compared, stored and loaded safely.
-        object.__setattr__(self, 'epsilon', float(self.epsilon))
-        object.__setattr__(self, 'delta', float(self.delta))
-        object.__setattr__(self, 'assumptions', tuple(self.assumptions))
+        # Whoever builds a guarantee from tensors, numpy scalars or strings gets
+        # plain data: it is hashed, compared, stored and loaded safely.
+        def put(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        put('epsilon', number('epsilon', self.epsilon))
+        put('delta', number('delta', self.delta))
+        put('unit', Unit.of(self.unit, 'unit'))
+        put('relation', Relation.of(self.relation, 'relation'))
+        put('model', Trust.of(self.model, 'model'))
+        put('assumptions', check_texts('assumptions', self.assumptions))
+        put('also', tuple((Unit.of(unit, 'also'), _size(size))
+                          for unit, size in self.also))
+        if self.claimed_epsilon is not None:
+            put('claimed_epsilon', number('claimed_epsilon',
+                                          self.claimed_epsilon))
         if not self.epsilon >= 0:
             raise ValueError(f"'epsilon' must be zero or more "
                              f"(got {self.epsilon})")
         if not 0 <= self.delta < 1:
             raise ValueError(f"'delta' must lie in [0, 1) (got {self.delta})")
-        if self.protects not in KINDS:
-            raise ValueError(f"'protects' must be one of {KINDS} "
-                             f"(got {self.protects!r})")
-        if self.model not in ('local', 'central'):
-            raise ValueError(f"'model' must be 'local' or 'central' "
-                             f"(got {self.model!r})")
-        if self.event is not None and (self.event[0]
-                                       not in ('gaussian', 'laplace')):
-            raise ValueError(f"'event' must be ('gaussian', m) or "
-                             f"('laplace', m) (got {self.event!r})")
+        if self.unit in (Unit.FEATURES, Unit.LABELS) and (
+                self.relation != Relation.REPLACE):
+            raise ValueError(f"'relation' must be 'replace' for "
+                             f"'{self.unit}': a node has them in any case "
+                             f"(got '{self.relation}')")
+        if self.event is not None and not isinstance(
+                self.event, tuple(EVENTS.values())):
+            raise ValueError(f"'event' must be one of {list(EVENTS)} "
+                             f"(got {self.event!r})")
+
+    @property
+    def sentence(self) -> str:
+        """The pairs of graphs that cannot be told apart, in words."""
+        return f'{self.unit.words} {self.relation.words}'
+
+    def changes(self, unit: Unit, relation: Relation = Relation.ADD_REMOVE,
+                max_degree: int | None = None) -> int:
+        """How many of the units that this promise protects change when one
+        other unit does.
+        """
+        for known, size in self.also:
+            if known == unit != self.unit:
+                return size
+        return changes(self.unit, self.relation, unit, relation, max_degree)
 
     def group(self, size: int) -> tuple[float, float]:
         r"""Epsilon and delta for :obj:`size` units that change at once:
@@ -75,76 +116,14 @@ class Guarantee:
         """
         if size == 0:
             return 0.0, 0.0
-        epsilon = size * self.epsilon
+        try:
+            epsilon = size * self.epsilon
+        except OverflowError:  # So many units are not a graph's, but a file's.
+            return math.inf, 1.0
         if size == 1 or self.delta == 0:
             return epsilon, self.delta
         if epsilon > 700:  # The sum is beyond one, and beyond floats.
             return epsilon, 1.0
-        growth = math.fsum(math.exp(i * self.epsilon) for i in range(size))
+        growth = (math.expm1(epsilon) / math.expm1(self.epsilon)
+                  if self.epsilon > 0 else size)
         return epsilon, min(1.0, self.delta * growth)
-
-
-@dataclass(frozen=True)
-class Release:
-    r"""One entry of a ledger: a guarantee, and what it was given for.
-
-    Args:
-        guarantee (Guarantee): What was promised.
-        mechanism (str): The transform or layer that drew the noise, as its
-            :obj:`repr`.
-        fields (tuple of str): The fields of the graph that were released.
-        release_id (str): The name of this release. Two copies of one release
-            have the same name, and cost once.
-        graph (str, optional): The identity of the raw graph (see
-            :class:`PrivacyBudget`), if it had one. (default: :obj:`None`)
-        seed (int, optional): The seed that repeats (and undoes) the noise, if
-            it was not secret. (default: :obj:`None`)
-        parameters (tuple, optional): Pairs of a name and a value that later
-            steps need to undo a known bias. (default: :obj:`()`)
-        output (str, optional): A digest of what was released; knows it again
-            when it comes back. (default: :obj:`""`)
-
-    .. code-block:: python
-
-        Release(Guarantee(1.0, 'labels', "one node's label is replaced"),
-                mechanism='LabelRR(epsilon=1.0)', fields=('y', ),
-                release_id='3f2a').units('labels')   # 1
-    """
-    guarantee: Guarantee
-    mechanism: str
-    fields: tuple[str, ...]
-    release_id: str
-    graph: Optional[str] = None
-    seed: Optional[int] = None
-    parameters: tuple[tuple[str, Parameter], ...] = ()
-    output: str = ''
-
-    def parameter(self, name: str) -> Parameter:
-        """The value of one of :obj:`parameters`."""
-        return dict(self.parameters)[name]
-
-    def units(self, kind: str, max_degree: Optional[int] = None,
-              neighbours: str = 'add-remove') -> int:
-        """How many of the units that this release protects change when one
-        unit of :obj:`kind` does: none, one, or a whole node's edges.
-        """
-        protects = self.guarantee.protects
-        if kind == 'node' and protects == 'edges':
-            return _edges_of_a_node(max_degree, neighbours)
-        if (kind == protects == 'node' and neighbours == 'replace'
-                and 'replaced' not in self.guarantee.neighbours):
-            return 2  # One goes, and another comes.
-        # A node's features, label and edges are part of the node.
-        return int(kind == protects or 'node' in (kind, protects))
-
-
-def _edges_of_a_node(max_degree: Optional[int], neighbours: str) -> int:
-    if max_degree is None or max_degree != int(max_degree) or max_degree < 1:
-        raise ValueError(
-            f"'max_degree' must be a positive integer, the largest number of "
-            f"edges that one node may have: edges were released, and what "
-            f"that costs a whole node depends on it (got {max_degree!r})")
-    if neighbours not in ('add-remove', 'replace'):
-        raise ValueError(f"'neighbours' must be 'add-remove' or 'replace' "
-                         f"(got {neighbours!r})")
-    return int(max_degree) * (2 if neighbours == 'replace' else 1)

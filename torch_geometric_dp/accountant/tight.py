@@ -11,7 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from torch_geometric_dp.accountant.guarantee import Release
+from torch_geometric_dp.accountant.entry import Release
+from torch_geometric_dp.accountant.events import GaussianNoise
 
 
 def tight_epsilon(releases: Sequence[tuple[Release, int]], delta: float,
@@ -43,16 +44,16 @@ def _rdp(releases: Sequence[tuple[Release, int]], delta: float) -> float:
             epsilon, lost = release.guarantee.group(size)
             if lost > 0:
                 raise ValueError(
-                    f"method='rdp' cannot account for {release.mechanism}: an "
+                    f"method='rdp' cannot account for {release.call}: an "
                     f"(epsilon, delta) promise without known noise has no "
                     f"Rényi divergence. Use method='pld' or 'kov'")
             # Randomised response on one bit dominates all pure mechanisms.
             accountant.compose(
                 dp.RandomizedResponseDpEvent(2 / (1 + math.exp(epsilon)), 2))
-        elif event[0] == 'gaussian':  # A sensitivity `size` times as large.
-            accountant.compose(dp.GaussianDpEvent(event[1] / size))
+        elif isinstance(event, GaussianNoise):  # `size` times the sensitivity.
+            accountant.compose(dp.GaussianDpEvent(event.multiplier / size))
         else:
-            accountant.compose(dp.LaplaceDpEvent(event[1] / size))
+            accountant.compose(dp.LaplaceDpEvent(event.multiplier / size))
     return float(accountant.get_epsilon(delta))
 
 
@@ -66,9 +67,10 @@ def _pld(releases: Sequence[tuple[Release, int]], delta: float) -> float:
             return pld.from_privacy_parameters(
                 common.DifferentialPrivacyParameters(
                     *release.guarantee.group(size)))
-        if event[0] == 'gaussian':
-            return pld.from_gaussian_mechanism(event[1], sensitivity=size)
-        return pld.from_laplace_mechanism(event[1], sensitivity=size)
+        if isinstance(event, GaussianNoise):
+            return pld.from_gaussian_mechanism(event.multiplier,
+                                               sensitivity=size)
+        return pld.from_laplace_mechanism(event.multiplier, sensitivity=size)
 
     total = functools.reduce(lambda one, two: one.compose(two),
                              [distribution(*release) for release in releases])

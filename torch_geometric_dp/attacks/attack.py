@@ -4,12 +4,13 @@ from typing import Any
 from torch_geometric.data import Data
 from torch_geometric.data.data import BaseData
 
+from torch_geometric_dp._arguments import Captured
 from torch_geometric_dp.attacks.report import AttackReport
 
 
-class Attack(ABC):
+class Attack(Captured, ABC):
     r"""The base of all attacks: what an attacker knows before is in the
-    arguments, and what he may touch is the target.
+    arguments, and what they may touch is the target.
 
     An attack measures what one attacker finds out, and so bounds what is
     leaked from below. That it finds nothing is no proof of privacy: proofs
@@ -34,7 +35,7 @@ class Attack(ABC):
             target (Any): What the attacker may touch: a model that answers,
                 or a graph that was released.
             data (Data): The raw graph. The attacker sees no more of it than
-                the report says that he knew.
+                the report says that they knew.
         """
 
 

@@ -1,7 +1,7 @@
 from importlib import import_module
 from math import isfinite
 from numbers import Real
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
+from torch_geometric_dp._validate import check_integer
 from torch_geometric_dp.attacks.attack import Attack, check_graph
 from torch_geometric_dp.attacks.known_nodes import (
     Neighbourhood,
@@ -22,7 +23,6 @@ from torch_geometric_dp.attacks.report import (
     metrics,
     scored_numbers,
 )
-from torch_geometric_dp.mechanisms.checks import check_integer
 
 _MOST_VALUES = 32  # With a column of their own.
 _FOLDS = 3
@@ -38,7 +38,7 @@ class AttributeInference(Attack):
     The attacker knows the attribute of some nodes, and learns to tell it from
     the released row of a node (with the released attribute itself, if there is
     one), the mean of the released rows of its neighbours, and the attribute of
-    those neighbours that he knows. What tells it best, by the likelihood of
+    those neighbours that they know. What tells it best, by the likelihood of
     known nodes that were left out, is applied to all others: logistic
     regression or, for two values, boosted trees, on all of this or on a part.
     The numbers are
@@ -49,8 +49,8 @@ class AttributeInference(Attack):
     * for attributes with two values, the area under the curve, and the true
       positives at 1% of false positives, for the larger one.
 
-    The baseline is an attacker without the release: he guesses the value that
-    is most frequent among the known nodes or, if the edges are public, learns
+    The baseline is an attacker without the release: they guess the value that
+    is most frequent among the known nodes or, if the edges are public, learn
     from the attribute of known neighbours alone. Where like is joined to like,
     that is a lot, and no release of features can take it back.
 
@@ -83,7 +83,7 @@ class AttributeInference(Attack):
         ax = report.plot()
     """
     def __init__(self, field: str = 'x', column: int = 0,
-                 above: Optional[float] = None, withhold: bool = False,
+                 above: float | None = None, withhold: bool = False,
                  known: str = 'train_mask', neighbours: bool = True,
                  seed: int = 0) -> None:
         self.field = field
@@ -93,6 +93,7 @@ class AttributeInference(Attack):
         self.known = known
         self.neighbours = bool(neighbours)
         self.seed = check_integer('seed', seed, 0)
+        metrics()  # Missed now, and not after an hour.
 
     def run(self, target: Data, data: Data) -> AttackReport:
         """Infers the attribute of all nodes that the attacker does not know.
@@ -190,7 +191,7 @@ class AttributeInference(Attack):
 
     def _infer(self, options: list[Tensor], truth: Array,
                known: NDArray[np.bool_],
-               best: Optional[tuple[float, Array]] = None,
+               best: tuple[float, Array] | None = None,
                ) -> tuple[float, Array]:
         # The likelihood of each value for each node that is not known, by the
         # model that says most about known ones that were left out, and how
@@ -223,16 +224,6 @@ class AttributeInference(Attack):
                     best = loss, model.predict_proba(inputs[~known])
         return best
 
-    def __repr__(self) -> str:
-        args = [f"field='{self.field}'", f'column={self.column}']
-        if self.above is not None:
-            args.append(f'above={self.above}')
-        if self.withhold:
-            args.append('withhold=True')
-        return (f"{self.__class__.__name__}({', '.join(args)}, "
-                f"known='{self.known}', neighbours={self.neighbours}, "
-                f"seed={self.seed})")
-
 
 def _finite(name: str, value: Any) -> float:
     if not isinstance(value, Real) or not isfinite(value):
@@ -259,5 +250,4 @@ def _models(seed: int, trees: bool) -> list[Any]:
 
 
 def _sklearn(name: str) -> Any:
-    metrics()  # Says what to install, where it is missing.
     return import_module(f'sklearn.{name}')

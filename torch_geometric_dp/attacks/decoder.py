@@ -25,7 +25,6 @@ the examples; then all is learned again, from all of them.
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Optional
 
 import torch
 from torch import Tensor
@@ -192,8 +191,8 @@ class Decoder:
         self._learn(select(blocks, fit), x[fit], select(blocks, ~fit), x[~fit])
         self._learn(blocks, x)
 
-    def _learn(self, blocks: Blocks, x: Tensor, others: Optional[Blocks] = None,
-               truth: Optional[Tensor] = None) -> None:
+    def _learn(self, blocks: Blocks, x: Tensor, others: Blocks | None = None,
+               truth: Tensor | None = None) -> None:
         # Other examples, where there are some, decide about each stage.
         choice = self.choice
         if others is not None and truth is not None:

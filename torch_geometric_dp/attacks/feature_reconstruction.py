@@ -1,12 +1,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from torch_geometric_dp._validate import check_integer
 from torch_geometric_dp.attacks.attack import Attack
 from torch_geometric_dp.attacks.decoder import (
     Blocks,
@@ -21,8 +22,7 @@ from torch_geometric_dp.attacks.known_nodes import (
     same_nodes,
 )
 from torch_geometric_dp.attacks.report import AttackReport
-from torch_geometric_dp.mechanisms.checks import check_integer
-from torch_geometric_dp.plot import _axes
+from torch_geometric_dp.plot import axes
 
 SHOWN = 10  # Pictures in a row.
 
@@ -45,9 +45,9 @@ class FeatureReconstruction(Attack):
       that are attacked, the attacker picks the right one. Equal rows share one
       point.
 
-    The baseline is an attacker without the released features. He returns the
-    mean of the known rows; if the edges are public, he decodes the mean of the
-    raw rows of a node's known neighbours.
+    The baseline is an attacker without the released features. They return
+    the mean of the known rows; if the edges are public, they decode the mean of
+    the raw rows of a node's known neighbours.
 
     Args:
         known (str, optional): The name of a boolean node field of the raw
@@ -56,7 +56,7 @@ class FeatureReconstruction(Attack):
         neighbours (bool, optional): If set to :obj:`True`, the edges of the
             released graph are public, and the attacker uses the rows of a
             node's neighbours, where that helps: the released ones, and the raw
-            ones of those he knows. (default: :obj:`True`)
+            ones of those they know. (default: :obj:`True`)
         picture (tuple of ints, optional): The height and the width of the
             picture that a row is. (default: :obj:`None`)
         seed (int, optional): Which known nodes are for validation, and the
@@ -71,7 +71,7 @@ class FeatureReconstruction(Attack):
         ax = report.plot()
     """
     def __init__(self, known: str = 'train_mask', neighbours: bool = True,
-                 picture: Optional[tuple[int, int]] = None,
+                 picture: tuple[int, int] | None = None,
                  seed: int = 0) -> None:
         if picture is not None and (not isinstance(picture, Sequence)
                                     or len(picture) != 2):
@@ -137,11 +137,6 @@ class FeatureReconstruction(Attack):
         share = float((right / twins[truth]).mean())
         return found, _numbers(found, raw, known, share)
 
-    def __repr__(self) -> str:
-        return (f"{self.__class__.__name__}(known='{self.known}', "
-                f"neighbours={self.neighbours}, picture={self.picture}, "
-                f"seed={self.seed})")
-
 
 def _numbers(found: Tensor, raw: Tensor, known: Tensor,
              identified: float) -> dict[str, float]:
@@ -183,9 +178,9 @@ class ReconstructionReport(AttackReport):
     released: Tensor = field(repr=False, compare=False)
     reconstructed: Tensor = field(repr=False, compare=False)
     guessed: Tensor = field(repr=False, compare=False)
-    picture: Optional[tuple[int, int]] = None
+    picture: tuple[int, int] | None = None
 
-    def plot(self, ax: Optional[Any] = None) -> Any:
+    def plot(self, ax: Any | None = None) -> Any:
         """The first pictures, raw, released, reconstructed and guessed; if rows
         are no pictures, what was reconstructed against what is true.
         """
@@ -198,7 +193,7 @@ class ReconstructionReport(AttackReport):
                           self.picture, ax)
             ax.set_title(self.attack.split('(')[0])
             return ax
-        ax = _axes(ax)
+        ax = axes(ax)
         step = -(-self.raw.numel() // 5000)  # More dots hide each other.
         truth = self.raw.flatten()[::step]
         for values, color, name in (
@@ -215,11 +210,11 @@ class ReconstructionReport(AttackReport):
 
 
 def pictures(shown: Mapping[str, Tensor], shape: tuple[int, int],
-             ax: Optional[Any] = None) -> Any:
+             ax: Any | None = None) -> Any:
     """Rows of pictures, one for each name, on one scale of grey: from the
     lowest to the highest value of the first row.
     """
-    ax = _axes(ax)
+    ax = axes(ax)
     height, width = shape
     first = next(iter(shown.values()))
     low, high = float(first.min()), float(first.max())

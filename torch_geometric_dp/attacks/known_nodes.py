@@ -16,7 +16,7 @@ from torch_geometric.utils import (
 )
 
 from torch_geometric_dp.attacks.attack import check_graph
-from torch_geometric_dp.mechanisms.pairs import check_edge_index
+from torch_geometric_dp.graph.pairs import check_edge_index
 
 LEAST_KNOWN = 5  # A fifth of them is for validation.
 
@@ -75,7 +75,7 @@ def same_nodes(target: Tensor, raw: Tensor, field: str = 'x') -> None:
 
 class Neighbourhood:
     """Who is next to whom: edges in both directions, each of them once, and
-    nobody next to himself, as he would then learn what he is asked for.
+    no node next to itself, or it would learn what it is asked for.
     """
     def __init__(self, target: Data, num_nodes: int) -> None:
         n, edge = num_nodes, target.get('edge_index')

@@ -10,14 +10,18 @@ from torch import Tensor
 from torch_geometric.data import Data
 from tqdm import tqdm
 
+from torch_geometric_dp._validate import check_epsilon, check_integer
 from torch_geometric_dp.attacks.attack import (
     Attack,
     check_graph,
     check_model,
 )
-from torch_geometric_dp.attacks.report import ScoredReport, scored_numbers
-from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
-from torch_geometric_dp.mechanisms.pairs import (
+from torch_geometric_dp.attacks.report import (
+    ScoredReport,
+    metrics,
+    scored_numbers,
+)
+from torch_geometric_dp.graph.pairs import (
     Pairs,
     check_edge_index,
     contains,
@@ -26,7 +30,7 @@ from torch_geometric_dp.mechanisms.pairs import (
     pair_numbers,
     to_pairs,
 )
-from torch_geometric_dp.mechanisms.propagation import mean_adjacency
+from torch_geometric_dp.graph.propagation import mean_adjacency
 
 _HOPS = 2  # Over the public graph, for who may not touch the target.
 
@@ -60,11 +64,11 @@ class LinkTeller(Attack):
     which is one for each edge of a linear GCN layer, and stronger where
     probabilities are served.
 
-    **What he knows:** the features, the public edges and, for the precision,
-    how many private edges there are. He probes a random sample of the nodes,
-    one query for each of them, and suspects all pairs among them that have no
-    public edge. A pair is an edge whatever its direction, and self-loops are
-    none.
+    **What the attacker knows:** the features, the public edges and, for the
+    precision, how many private edges there are. They probe a random sample of
+    the nodes, one query for each of them, and suspect all pairs among them that
+    have no public edge. A pair is an edge whatever its direction, and
+    self-loops are none.
 
     **What the numbers mean.** *AUC* and *TPR at 1% FPR* compare pairs that have
     a private edge with pairs that have no edge; *precision at the true density*
@@ -118,6 +122,8 @@ class LinkTeller(Attack):
         pairs, truth = attack.candidates(data)
         best = pairs[:, raw.scores.argmax()]   # the pair it is surest of
     """
+    _aside = ('progress', )
+
     def __init__(self, num_nodes: int = 500, delta: float = 0.01,
                  private: str = 'edge_private', relative: bool = False,
                  seed: int = 0, progress: bool = False) -> None:
@@ -131,6 +137,7 @@ class LinkTeller(Attack):
         self.relative = bool(relative)
         self.seed = check_integer('seed', seed, 0)
         self.progress = bool(progress)
+        metrics()  # Missed now, and not after an hour.
 
     def run(self, target: Callable[[Tensor], Tensor],
             data: Data) -> ScoredReport:
@@ -243,15 +250,6 @@ class LinkTeller(Attack):
             out = np.sqrt(np.divide(influence[u, v] * influence[v, u], own,
                                     out=np.zeros_like(own), where=own > 0))
         return out
-
-    def __repr__(self) -> str:
-        args = [f'num_nodes={self.num_nodes}', f'delta={self.delta}']
-        if self.private != 'edge_private':
-            args.append(f"private='{self.private}'")
-        if self.relative:
-            args.append('relative=True')
-        args.append(f'seed={self.seed}')
-        return f"{self.__class__.__name__}({', '.join(args)})"
 
 
 def _ask(target: Callable[[Tensor], Tensor], x: Tensor,

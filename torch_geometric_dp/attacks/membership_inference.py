@@ -16,8 +16,8 @@ coins, and guesses from the model whether one node is a member, is right with
 
 *Proof.* "The guess is yes" is an event of what training released, whose
 probability is TPR with the node and FPR without. The second line is the same
-for "no". ∎ What the attacker asks the model later has no part in it: he knows
-that, and no coin decides on it.
+for "no". ∎ What the attacker asks the model later has no part in it: they
+know that, and no coin decides on it.
 
 Added up, the two lines leave a balanced accuracy of at most :math:`(e^{
 \varepsilon} + \delta) / (1 + e^{\varepsilon})`, that is 98% at :math:`
@@ -35,13 +35,18 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import MLP
 
+from torch_geometric_dp._validate import check_epsilon, check_integer
+from torch_geometric_dp.accountant.entry import Pairs
 from torch_geometric_dp.attacks.attack import (
     Attack,
     check_graph,
     check_model,
 )
-from torch_geometric_dp.attacks.report import ScoredReport, scored_numbers
-from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
+from torch_geometric_dp.attacks.report import (
+    ScoredReport,
+    metrics,
+    scored_numbers,
+)
 
 Model = Callable[[Data], Tensor]
 
@@ -54,7 +59,7 @@ class MembershipInference(Attack):
 
     The target was trained on the subgraph of its members, and answers about
     the graph of all candidates, which are members and others. The attacker has
-    nodes of his own, trains a model like the target on one half of them, and
+    nodes of their own, trains a model like the target on one half of them, and
     asks it about all of them. From its answers, a small network learns how
     those to members differ from those to others: by how sure they are, and by
     how wrong they are. It then judges the target's answers.
@@ -105,6 +110,8 @@ class MembershipInference(Attack):
         report = MembershipInference(fit).run(target, data)
         report['balanced accuracy']   # 1.0
     """
+    _aside = ('fit', )  # A function tells its name, and no more.
+
     def __init__(self, fit: Callable[[Data], Model],
                  members: str = 'train_mask', shadow: str = 'shadow_mask',
                  num_shadows: int = 1, knows_labels: bool = True,
@@ -122,6 +129,12 @@ class MembershipInference(Attack):
         self.num_shadows = int(num_shadows)
         self.knows_labels = bool(knows_labels)
         self.seed = check_integer('seed', seed, 0)
+        metrics()  # Missed now, and not after an hour.
+
+    def arguments(self, all_of_them: bool = False) -> Pairs:
+        """The arguments, of which :obj:`fit` tells its name."""
+        name = getattr(self.fit, '__name__', type(self.fit).__name__)
+        return (('fit', f'<{name}>'), *super().arguments(all_of_them))
 
     @staticmethod
     def bounds(epsilon: float, delta: float = 0.0) -> dict[str, float]:
@@ -186,7 +199,7 @@ class MembershipInference(Attack):
         known = 'rows, edges and classes' if self.knows_labels else (
             'rows and edges')
         return ('how the target was trained',
-                f'{count} nodes of his own, with their classes',
+                f'{count} nodes of their own, with classes',
                 f'the {known} of all candidates')
 
     def _masks(self, data: Data) -> tuple[Tensor, Tensor]:
@@ -280,17 +293,6 @@ class MembershipInference(Attack):
                                  f"(got {int(y.min())} to {int(y.max())})")
             looks += [odds.gather(1, y)]
         return torch.cat(looks, dim=1)
-
-    def __repr__(self) -> str:
-        args = [getattr(self.fit, '__name__', repr(self.fit))]
-        shown = (('members', self.members, 'train_mask'),
-                 ('shadow', self.shadow, 'shadow_mask'),
-                 ('num_shadows', self.num_shadows, 1),
-                 ('knows_labels', self.knows_labels, True),
-                 ('seed', self.seed, 0))
-        args += [f'{name}={value!r}' for name, value, default in shown
-                 if value != default]
-        return f"{self.__class__.__name__}({', '.join(args)})"
 
 
 def log_probabilities(out: Tensor) -> Tensor:

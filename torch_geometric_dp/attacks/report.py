@@ -1,11 +1,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from torch_geometric_dp.plot import _axes
+from torch_geometric_dp.plot import axes
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class AttackReport:
     def __getitem__(self, name: str) -> float:
         return self.numbers[name]
 
-    def plot(self, ax: Optional[Any] = None) -> Any:
+    def plot(self, ax: Any | None = None) -> Any:
         """The numbers as bars, each beside its baseline."""
-        ax = _axes(ax)
+        ax = axes(ax)
         place = np.arange(len(self.numbers))
         ax.barh(place - 0.2, list(self.numbers.values()), 0.4,
                 label='with the target')
@@ -92,12 +92,12 @@ class ScoredReport(AttackReport):
     scores: NDArray[np.float64] = field(repr=False, compare=False)
     guessed: NDArray[np.float64] = field(repr=False, compare=False)
 
-    def plot(self, ax: Optional[Any] = None) -> Any:
+    def plot(self, ax: Any | None = None) -> Any:
         """How many of the true suspicions are found, against how many of the
         false ones are raised, with the target and without it; few false ones
         is what matters.
         """
-        ax = _axes(ax)
+        ax = axes(ax)
         false, true, _ = metrics().roc_curve(self.truth, self.scores)
         line = np.geomspace(1e-3, 1, 200)
         curves = [metrics().roc_curve(self.truth, guess)[:2]
@@ -135,5 +135,5 @@ def metrics() -> Any:
         import sklearn.metrics
     except ImportError as error:
         raise ImportError("Attacks need scikit-learn: pip install "
-                          "'torch_geometric_dp[examples]'") from error
+                          "'torch_geometric_dp[attacks]'") from error
     return sklearn.metrics

@@ -12,10 +12,9 @@ from torch_geometric_dp.audit.one_run import epsilon_from_guesses
 from torch_geometric_dp.audit.report import AuditReport, PrivacyViolation
 from torch_geometric_dp.audit.verify_exactly import (
     ExactPrivacy,
-    largest_loss,
     verify_exactly,
-    worst_case,
 )
+from torch_geometric_dp.mechanisms import largest_loss
 
 __all__ = [
     'audit',
@@ -29,5 +28,4 @@ __all__ = [
     'lower_limit',
     'PrivacyViolation',
     'verify_exactly',
-    'worst_case',
 ]

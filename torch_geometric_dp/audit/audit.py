@@ -21,17 +21,23 @@ proven stands beside each mechanism, and
 :func:`~torch_geometric_dp.audit.verify_exactly` computes it.
 """
 import inspect
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 from torch_geometric.data import Data
 
-from torch_geometric_dp.accountant import Guarantee, PrivacyAccountant
+from torch_geometric_dp._validate import check_integer
+from torch_geometric_dp.accountant import (
+    Guarantee,
+    PrivacyAccountant,
+    Trust,
+)
 from torch_geometric_dp.audit.canaries import (
     Canary,
     canaries,
     check_graph,
 )
+from torch_geometric_dp.audit.clopper_pearson import lower_limit
 from torch_geometric_dp.audit.distinguisher import Distinguisher
 from torch_geometric_dp.audit.report import AuditReport
 from torch_geometric_dp.audit.trials import (
@@ -41,7 +47,6 @@ from torch_geometric_dp.audit.trials import (
     run_trials,
 )
 from torch_geometric_dp.audit.two_graphs import TwoGraphs
-from torch_geometric_dp.mechanisms.checks import check_integer
 from torch_geometric_dp.nn.private_layer import PrivateLayer
 
 #: An accusation is wrong with this probability at the most.
@@ -49,11 +54,11 @@ FALSE_ALARM = 1e-6
 _LONE = 256, 1024  # Trials of a unit alone, at the least and at the most.
 
 
-def audit(target: Any, data: Optional[Data] = None,
-          neighbour: Optional[Data] = None, trials: int = 20_000,
-          confidence: float = 0.99, guarantee: Optional[Guarantee] = None,
+def audit(target: Any, data: Data | None = None,
+          neighbour: Data | None = None, trials: int = 20_000,
+          confidence: float = 0.99, guarantee: Guarantee | None = None,
           workers: int = 1, progress: bool = False,
-          seed: Optional[int] = None) -> AuditReport:
+          seed: int | None = None) -> AuditReport:
     r"""An empirical lower bound on the epsilon of a transform or a layer, from
     trying to tell neighbouring inputs apart by what is released.
 
@@ -104,6 +109,7 @@ def audit(target: Any, data: Optional[Data] = None,
                          f"(got {confidence})")
     if data is not None:
         check_graph('data', data)
+    lower_limit(1, 1, 0.5)  # Missed now, and not after an hour.
     promise = _promise(target, guarantee)
     if neighbour is None:
         candidates = canaries(target, promise, data)
@@ -111,7 +117,7 @@ def audit(target: Any, data: Optional[Data] = None,
         raise ValueError("'data' must be given with 'neighbour': two graphs "
                          "are told apart (got one)")
     else:
-        candidates = [TwoGraphs(data, neighbour, promise.protects, target)]
+        candidates = [TwoGraphs(data, neighbour, promise, target)]
     if not _own_noise(target, promise):
         for candidate in candidates:
             candidate.copies = 1
@@ -145,7 +151,7 @@ def audit(target: Any, data: Optional[Data] = None,
         scores=(scores[coins], scores[~coins]))
 
 
-def _promise(target: Any, guarantee: Optional[Guarantee]) -> Guarantee:
+def _promise(target: Any, guarantee: Guarantee | None) -> Guarantee:
     promise = guarantee or getattr(target, 'guarantee', None)
     if not isinstance(promise, Guarantee):
         raise ValueError(f"'guarantee' must be given: "
@@ -155,7 +161,7 @@ def _promise(target: Any, guarantee: Optional[Guarantee]) -> Guarantee:
 
 def _own_noise(target: Any, promise: Guarantee) -> bool:
     # Whether many canaries in one release are as good as one in each of many.
-    return promise.delta == 0 or promise.model == 'local' or any(
+    return promise.delta == 0 or promise.model == Trust.LOCAL or any(
         isinstance(part, PrivateLayer) for part in parts(target))
 
 

@@ -31,23 +31,22 @@ go to other nodes.
 Canaries of one graph have independent coins, and a change of one coin changes
 one unit. That is all that :mod:`torch_geometric_dp.audit.one_run` asks for.
 """
-import copy
 from abc import ABC, abstractmethod
-from typing import Any, Optional
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.transforms import Compose
 
-from torch_geometric_dp.accountant import Guarantee
+from torch_geometric_dp._typing import Array
+from torch_geometric_dp.accountant import Guarantee, Relation
 from torch_geometric_dp.audit.distinguisher import Coins
-from torch_geometric_dp.mechanisms.column_mechanism import Array
-from torch_geometric_dp.mechanisms.pairs import contains, from_pairs, to_pairs
+from torch_geometric_dp.graph.pairs import contains, from_pairs, to_pairs
+from torch_geometric_dp.mechanisms import mechanism
 
 _GROUP = 8  # Nodes around a canary edge.
-_BEYOND = 100  # Times the norm that rows are to be clipped to.
 _MOST_CLASSES = 16  # That are tried, each with the next one.
 _FIELDS, _NUMBERS = 8, 32  # Of a release, and of each of its fields.
 #: Of a release that is looked at as a whole.
@@ -77,7 +76,7 @@ class Rows(Canary):
     copies = 4096
 
     def __init__(self, field: str, one: Tensor, other: Tensor,
-                 mask: Optional[str] = None, selected: bool = True) -> None:
+                 mask: str | None = None, selected: bool = True) -> None:
         self.field = field
         self.one = one
         self.other = other
@@ -129,7 +128,7 @@ class EveryClass(Canary):
     """A label of each class, or of the next one."""
     copies = 4096
 
-    def __init__(self, num_classes: int, mask: Optional[str]) -> None:
+    def __init__(self, num_classes: int, mask: str | None) -> None:
         count = min(num_classes, _MOST_CLASSES)
         self.classes = torch.linspace(0, num_classes - 1, count).long()
         self.mask = mask
@@ -210,7 +209,7 @@ class LonePairs(Canary):
     sides = 'an edge', 'none, and no other private edge around'
     copies = 64
 
-    def __init__(self, private: Optional[str] = None) -> None:
+    def __init__(self, private: str | None = None) -> None:
         self.private = private
 
     def graph(self, coins: Coins) -> Data:
@@ -268,88 +267,104 @@ class LoneEdge(Canary):
 
 
 class Stars(Canary):
-    """A node that sends its row to others, and hears theirs, or an empty place.
-    With two nodes whose rows are there in any case, it is an edge.
-
-    If units are replaced, it hears other nodes in the second case, whose rows
-    are the opposite. A node then sends its row, or the opposite of it, to those
-    that it does not hear: all that can change does so at once.
+    """Nodes that send and hear rows, or edges, as a layer's mechanism describes
+    them.
     """
-    def __init__(self, leaves: int, row: Tensor, unit: str,
-                 replaced: bool) -> None:
-        self.leaves = leaves
-        self.row = row
-        self.unit = unit
-        self.replaced = replaced
-        groups = 1 if not replaced else 2 if unit == 'edges' else 3
-        self.nodes = 1 + groups * leaves
-        self.copies = max(1, 2**14 // self.nodes)
-        self.sides = ('an edge' if unit == 'edges' else
-                      f'a node with {leaves} neighbour(s)',
-                      ('another' if unit == 'edges' else 'its opposite')
-                      if replaced else 'none')
+    def __init__(self, star: mechanism.Star, alone: bool = False) -> None:
+        self.star = star
+        self.alone = alone
+        self.copies = 1 if alone else max(1, 2**14 // star.num_nodes)
+        self.sides = star.sides
 
     def graph(self, coins: Coins) -> Data:
         """A star for each of the coins."""
-        heads = torch.from_numpy(coins)
-        sign = torch.ones(self.nodes, 1)
-        if self.replaced:
-            sign[1 + self.leaves:] = -1.0
-        x = (sign * self.row).repeat(len(coins), 1, 1)
-        if self.unit == 'node':
-            x[~heads, 0] *= -1.0 if self.replaced else 0.0
-        centre = self.nodes * torch.arange(len(coins))
-        leaf = 1 + torch.arange(self.leaves)
-        if self.replaced:
-            heard = _arrows(centre, leaf + self.leaves * (~heads).long()[
-                :, None]).flip(0)
-            told = heard.flip(0) if self.unit == 'edges' else _arrows(
-                centre, leaf + 2 * self.leaves)
-        else:
-            told = _arrows(centre[heads], leaf)
-            heard = told.flip(0)
-        return Data(x=x.view(-1, self.row.numel()),
-                    edge_index=torch.cat([told, heard], dim=1))
+        x, edge_index = self.star.tensors(torch.from_numpy(coins))
+        return Data(x=x, edge_index=edge_index)
 
     def outcomes(self, released: Any, count: int) -> Array:
         """What the nodes of the star have got, the centre first."""
         return as_array(released).reshape(count, -1)[:, :MOST_NUMBERS]
 
 
-def canaries(target: Any, guarantee: Guarantee,
-             data: Optional[Data] = None) -> list[Canary]:
+def canaries(target: Any, guarantee: Guarantee | None = None,
+             data: Data | None = None,
+             num_features: int | None = None) -> list[Canary]:
     r"""The worst pairs of neighbours that are known for what a transform or a
-    layer protects. They are public: nothing of :obj:`data` is used but the
-    number of its columns.
+    layer protects, as it tells in its own :obj:`canaries`. They are public:
+    nothing of :obj:`data` is used but its form.
 
     Args:
         target (callable): The transform or layer.
-        guarantee (Guarantee): What it promises.
+        guarantee (Guarantee, optional): What it promises; by default, what it
+            says itself. (default: :obj:`None`)
         data (Data, optional): A graph of the kind that will be released.
             (default: :obj:`None`)
+        num_features (int, optional): The number of its columns, if there is
+            none. (default: :obj:`None`)
 
     .. code-block:: python
 
         transform = LabelRR(epsilon=1.0, num_classes=3)
-        canaries(transform, transform.guarantee)[0].sides   # ('y = 0', 'y = 1')
+        canaries(transform)[0].sides   # ('y = 0', 'y = 1')
     """
-    if isinstance(target, Compose):
-        pass  # What is the worst for all of its parts?
-    elif isinstance(target, torch.nn.Module):
-        if guarantee.protects in ('node', 'edges'):
-            return _stars(target, guarantee.protects, data)
-    elif guarantee.protects == 'features':
-        return _rows(target, data)
-    elif guarantee.protects == 'labels' and hasattr(target, 'num_classes'):
-        return _labels(target, data)
-    elif guarantee.protects == 'edges':
-        return _edges(target)
-    elif guarantee.protects == 'node' and _find(target, 'max_degree', 0):
-        return [Clique(int(_find(target, 'max_degree', 0)),
-                       is_replaced(target))]
-    raise ValueError(
-        f"'data' and 'neighbour' must be given: no worst pair is known for "
-        f"{type(target).__name__}, which protects '{guarantee.protects}'")
+    if num_features is not None:
+        data = Data(x=torch.zeros(1, num_features))
+    unit = (guarantee or target.guarantee).unit
+    # A layer may stand within another one.
+    parts: Iterable[Any] = (target.modules() if isinstance(
+        target, torch.nn.Module) else [target])
+    tell = next((part.canaries for part in parts
+                 if hasattr(part, 'canaries')), None)
+    pairs = [] if tell is None else [pair for pair in tell(data)
+                                     if pair.unit == unit]
+    if not pairs:
+        raise ValueError(
+            f"'data' and 'neighbour' must be given: no worst pair is known for "
+            f"{type(target).__name__}, which protects '{unit}'")
+    out = [canary for pair in pairs for canary in _shared(pair)]
+    return out + _alone(pairs[0])
+
+
+def _shared(pair: mechanism.Canary) -> list[Canary]:
+    match pair:
+        case mechanism.RowPair():
+            return [Rows('x', *_rows(pair))]
+        case mechanism.LabelPair():
+            return [Rows('y', torch.tensor(pair.one), torch.tensor(pair.other),
+                         pair.mask, pair.selected)]
+        case mechanism.EveryLabel():
+            return [EveryClass(pair.num_classes, pair.mask)]
+        case mechanism.NodeEdges():
+            return [Clique(pair.max_degree, pair.relation == Relation.REPLACE)]
+        case mechanism.Star():
+            return [Stars(pair)]
+        case mechanism.EdgePair(relation=Relation.REPLACE):
+            return [EveryPair(replaced=True)]
+    return [EveryPair(), LonePairs(pair.private)]
+
+
+def _alone(pair: mechanism.Canary) -> list[Canary]:
+    match pair:
+        case mechanism.RowPair():
+            return [LoneRow('x', *_rows(pair))]
+        case mechanism.LabelPair():
+            return [LoneRow('y', torch.tensor(pair.one),
+                            torch.tensor(pair.other), pair.mask)]
+        case mechanism.EdgePair():
+            return [LoneEdge(loop, pair.relation == Relation.REPLACE)
+                    for loop in (False, True)]
+        case mechanism.Star():
+            return [Stars(pair, alone=True)]
+    return []
+
+
+def _rows(pair: mechanism.RowPair) -> tuple[Tensor, Tensor]:
+    # In single precision where that changes nothing: no value may leave its
+    # bounds.
+    rows = torch.tensor([pair.one, pair.other], dtype=torch.double)
+    if torch.equal(rows, rows.float().double()):
+        rows = rows.float()
+    return rows[0], rows[1]
 
 
 def check_graph(name: str, graph: Any) -> None:
@@ -357,118 +372,6 @@ def check_graph(name: str, graph: Any) -> None:
     if not isinstance(graph, Data):
         raise TypeError(f"'{name}' must be a 'Data', a graph with one type of "
                         f"nodes (got '{type(graph).__name__}')")
-
-
-def num_features(target: Any, data: Optional[Data] = None) -> int:
-    """The number of columns that a transform of features is tried with."""
-    if data is not None and data.x is not None:
-        return int(data.x.size(1))
-    if getattr(target, 'scores', None) is not None:
-        return int(target.scores.theta().numel())
-    for name in ('bounds', 'domain_sizes'):
-        value = getattr(target, name, None)
-        for part in value if name == 'bounds' and value else (value, ):
-            if isinstance(part, (list, tuple)):
-                return len(part)
-    sampled = getattr(target, 'num_sampled', None)
-    # As many that are sampled as not: sampling is part of the trial.
-    return 2 if sampled is None else 2 * sampled
-
-
-def _rows(target: Any, data: Optional[Data]) -> list[Canary]:
-    d = num_features(target, data)
-    if getattr(target, 'domain_sizes', None) is not None:
-        low = torch.zeros(d)
-        high = torch.as_tensor(target.domain_sizes).expand(d) - 1.0
-    elif getattr(target, 'bounds', None) is not None:
-        low, high = (torch.as_tensor(bound, dtype=torch.double).expand(d)
-                     for bound in target.bounds)
-        if getattr(target, 'clip', False):
-            low, high = 2 * low - high, 2 * high - low
-        if ((low.float() >= low) & (high.float() <= high)).all():
-            low, high = low.float(), high.float()
-    else:
-        raise ValueError(f"'data' and 'neighbour' must be given: "
-                         f"{type(target).__name__} has neither 'bounds' nor "
-                         f"'domain_sizes'")
-    out: list[Canary] = [Rows('x', low, high), LoneRow('x', low, high)]
-    if d > 1:
-        even = torch.arange(d) % 2 == 0
-        out.append(Rows('x', torch.where(even, low, high),
-                        torch.where(even, high, low)))
-    zero = torch.minimum(torch.maximum(torch.zeros_like(low), low), high)
-    middle = (low + high) / 2
-    if getattr(target, 'domain_sizes', None) is not None:
-        middle = middle.floor()
-    tried = [low, high]
-    for between in (middle, zero):
-        if not any(torch.equal(between, row) for row in tried):
-            tried.append(between)
-            out.append(Rows('x', between, high))
-    return out
-
-
-def _labels(target: Any, data: Optional[Data]) -> list[Canary]:
-    mask = getattr(target, 'mask', None)
-    one, other = torch.tensor(0), torch.tensor(1)
-    several = data is not None and data.y is not None and (
-        data.y.dim() == 2 and data.y.size(1) > 1)
-    if several and data is not None:
-        one, other = (value.expand(data.y.size(1)) for value in (one, other))
-    out: list[Canary] = [Rows('y', one, other, mask),
-                         LoneRow('y', one, other, mask)]
-    if not several and target.num_classes > 2:
-        out.append(EveryClass(target.num_classes, mask))
-    if mask is not None and not getattr(target, 'keep_unmasked', False):
-        out.append(Rows('y', one, other, mask, selected=False))
-    return out
-
-
-def _edges(target: Any) -> list[Canary]:
-    replaced = is_replaced(target)
-    alone: list[Canary] = [LoneEdge(loop, replaced) for loop in (False, True)]
-    if replaced:  # One edge more, or less, is no neighbour.
-        return [EveryPair(replaced=True), *alone]
-    return [EveryPair(), LonePairs(getattr(target, 'private', None)), *alone]
-
-
-def _stars(target: Any, unit: str, data: Optional[Data]) -> list[Canary]:
-    columns = max(int(_find(target, 'in_channels', 2)), 1)
-    if data is not None and data.x is not None:
-        columns = int(data.x.size(1))
-    row = torch.zeros(columns)
-    row[0] = 1.0
-    if _find(target, 'clip', None) is not None:
-        row[0] = _BEYOND * _find(target, 'clip', 1.0)
-    most = int(_find(target, 'max_degree', 1)) if unit == 'node' else 1
-    out = [Stars(leaves, row, unit, is_replaced(target))
-           for leaves in sorted({most, 1}, reverse=True)]
-    single = copy.copy(out[0])
-    single.copies, single.alone = 1, True
-    return [*out, single]
-
-
-def is_replaced(target: Any) -> bool:
-    """Whether neighbours of a target have a unit replaced, rather than added or
-    removed.
-    """
-    return bool(_find(target, 'neighbours', 'add-remove') == 'replace')
-
-
-def _find(target: Any, name: str, default: Any) -> Any:
-    # Of a transform or a layer, of its mechanism, or of a layer within.
-    layers = isinstance(target, torch.nn.Module)
-    for part in target.modules() if layers else [target]:
-        for holder in (part, getattr(part, 'mechanism', None)):
-            if getattr(holder, name, None) is not None:
-                return getattr(holder, name)
-    return default
-
-
-def _arrows(centre: Tensor, leaf: Tensor) -> Tensor:
-    # From each centre to its leaves.
-    ends = centre[:, None] + leaf
-    return torch.stack([centre[:, None].expand_as(ends), ends]).view(2, -1)
 
 
 def _graph(edges: Tensor, num_nodes: int) -> Data:

@@ -38,7 +38,7 @@ from typing import Any
 
 import numpy as np
 
-from torch_geometric_dp.mechanisms.column_mechanism import Array
+from torch_geometric_dp._typing import Array
 
 _TINY = 1e-300  # In the place of zero, which has no logarithm.
 # Of the risk, for how often one guesses: that matters little if delta is small.
@@ -62,7 +62,7 @@ def lower_limit(successes: Any, trials: Any, risk: float) -> Array:
         from scipy.special import betaincinv
     except ImportError as error:
         raise ImportError("Audits need scipy: pip install "
-                          "'torch_geometric_dp[examples]'") from error
+                          "'torch_geometric_dp[audit]'") from error
     k, n = np.broadcast_arrays(np.asarray(successes, float), trials)
     # Where nothing succeeded, or nothing was tried, zero is the only limit.
     limit = betaincinv(np.maximum(k, 1), np.maximum(n - k, 0) + 1, risk)

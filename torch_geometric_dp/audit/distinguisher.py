@@ -16,14 +16,14 @@ trials that had no part in it.
 """
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from torch_geometric_dp._typing import Array
 from torch_geometric_dp.audit.clopper_pearson import epsilon_from_trials
 from torch_geometric_dp.audit.one_run import epsilon_from_guesses
-from torch_geometric_dp.mechanisms.column_mechanism import Array
 
 Coins = NDArray[np.bool_]
 
@@ -66,7 +66,7 @@ class Distinguisher:
             outcomes) else np.zeros(outcomes.shape[1], np.bool_)
         self._telling[0] |= not self._telling.any()
         outcomes = outcomes[:, self._telling]
-        ways: list[Union[_Line, _Table]] = [
+        ways: list[_Line | _Table] = [
             _Table(view, outcomes[fit], coins[fit])
             for view in _views(outcomes[fit])
         ]

@@ -34,8 +34,8 @@ from typing import Any
 
 import numpy as np
 
+from torch_geometric_dp._typing import Array
 from torch_geometric_dp.audit.clopper_pearson import _TINY, lower_limit
-from torch_geometric_dp.mechanisms.column_mechanism import Array
 
 
 def epsilon_from_guesses(right: Any, guesses: Any,

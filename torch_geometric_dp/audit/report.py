@@ -1,11 +1,11 @@
 import math
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
+from torch_geometric_dp._typing import Array
 from torch_geometric_dp.accountant import Guarantee
-from torch_geometric_dp.mechanisms.column_mechanism import Array
 
 
 class PrivacyViolation(AssertionError):
@@ -63,7 +63,7 @@ class AuditReport:
     guesses: int
     sides: tuple[str, str]
     view: str
-    scores: Optional[tuple[Array, Array]] = field(default=None, repr=False,
+    scores: tuple[Array, Array] | None = field(default=None, repr=False,
                                                   compare=False)
 
     @property
@@ -100,10 +100,10 @@ class AuditReport:
             raise PrivacyViolation(str(self))
         return self
 
-    def plot(self, ax: Optional[Any] = None) -> Any:
+    def plot(self, ax: Any | None = None) -> Any:
         """How the scores of the two inputs are spread, and the epsilons."""
-        from torch_geometric_dp.plot import _axes
-        ax = _axes(ax)
+        from torch_geometric_dp.plot import axes
+        ax = axes(ax)
         # Bars of both sides are as wide: their heights compare.
         edges = np.histogram_bin_edges(np.concatenate(self.scores or [[]]), 60)
         for scores, side in zip(self.scores or (), self.sides):
@@ -122,7 +122,7 @@ class AuditReport:
         delta = f', delta {g.delta:g}' if g.delta else ''
         proven = 'nothing' if math.isinf(g.epsilon) else f'{g.epsilon:.4g}'
         return '\n'.join([
-            f'Audit of {self.target}, {g.protects}{delta}',
+            f'Audit of {self.target}, {g.unit}{delta}',
             f'  claimed      {self.claimed:.4g}',
             f'  proven       {proven}',
             f'  lower bound  {self.lower_bound:.4g} at '

@@ -13,9 +13,11 @@ from torch.nn.parameter import UninitializedParameter
 from torch_geometric.data import Data
 from tqdm import tqdm
 
+from torch_geometric_dp._typing import Array
 from torch_geometric_dp.audit.canaries import Canary
 from torch_geometric_dp.audit.distinguisher import Coins
-from torch_geometric_dp.mechanisms.column_mechanism import Array
+from torch_geometric_dp.release import Releaser, trials
+from torch_geometric_dp.vault import PrivacyBudget
 
 _TOGETHER = 32  # Graphs with one canary each that a process does at a time.
 
@@ -31,10 +33,11 @@ def release(target: Any, graph: Data) -> Any:
         renew: Any = getattr(part, 'renew', None)
         if renew is not None:
             renew()
-    if not isinstance(target, torch.nn.Module):
-        return target(graph)
-    with torch.no_grad():
-        return target(graph.x, graph.edge_index)
+    with trials():
+        if not isinstance(target, torch.nn.Module):
+            return target(graph)
+        with torch.no_grad():
+            return target(graph.x, graph.edge_index)
 
 
 def run_trials(target: Any, canary: Canary, trials: int,
@@ -126,10 +129,11 @@ def for_trial(target: Any, seed: int) -> Any:
             bits.state = type(bits)(new).state
         elif isinstance(part, (np.random.RandomState, random.Random)):
             part.seed(new)
-        if getattr(part, 'budget', None) is not None:
-            part.budget = None
-        if getattr(part, 'seed', None) is not None and hasattr(part, '_source'):
-            part._source = part._source.derive('audit', seed)
+        elif isinstance(part, Releaser) and part.seed is not None:
+            part.seed = new
+        for name, held in list(getattr(part, '__dict__', {}).items()):
+            if isinstance(held, PrivacyBudget):
+                setattr(part, name, None)
     return target
 
 

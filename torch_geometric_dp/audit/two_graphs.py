@@ -1,6 +1,6 @@
 """Two graphs that somebody brings along, and whether they are neighbours."""
 import copy
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import torch
@@ -8,22 +8,25 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
+from torch_geometric_dp._typing import Array
+from torch_geometric_dp.accountant import Guarantee, Relation, Unit
 from torch_geometric_dp.audit.canaries import (
     MOST_NUMBERS,
     Canary,
     as_array,
     check_graph,
-    is_replaced,
     numbers,
 )
 from torch_geometric_dp.audit.distinguisher import Coins
-from torch_geometric_dp.mechanisms.column_mechanism import Array
-from torch_geometric_dp.mechanisms.pairs import (
+from torch_geometric_dp.graph.pairs import (
     contains,
     from_pairs,
     pair_numbers,
     to_pairs,
 )
+from torch_geometric_dp.release import ASIDE
+from torch_geometric_dp.transforms import LabelRR
+from torch_geometric_dp.transforms.edge_transform import EdgeTransform
 
 
 class TwoGraphs(Canary):
@@ -33,7 +36,7 @@ class TwoGraphs(Canary):
     sides = "'data'", "'neighbour'"
     copies = 1
 
-    def __init__(self, data: Data, neighbour: Data, unit: str,
+    def __init__(self, data: Data, neighbour: Data, promise: Guarantee,
                  target: Any = None) -> None:
         check_graph('data', data)
         check_graph('neighbour', neighbour)
@@ -49,7 +52,7 @@ class TwoGraphs(Canary):
         self._rows = {key: _different(data, neighbour, key)
                       for key in ('x', 'y')}
         self._check_public(target)
-        self._check(unit, is_replaced(target))
+        self._check(promise.unit, promise.relation == Relation.REPLACE)
         self._nodes = _distinct(from_pairs(self._pairs).view(-1),
                                 *self._rows.values())
         around = [g.edge_index[1][torch.isin(g.edge_index[0], self._nodes)]
@@ -75,8 +78,8 @@ class TwoGraphs(Canary):
             raise ValueError("'edge_index' must have the same self-loops in "
                              "'neighbour' as in 'data', and edges that both "
                              "have the same directions (got other ones)")
-        private, mask = (getattr(target, name, None)
-                         for name in ('private', 'mask'))
+        private = target.private if isinstance(target, EdgeTransform) else None
+        mask = target.mask if isinstance(target, LabelRR) else None
         if not np.array_equal(_public_pairs(one, private),
                               _public_pairs(other, private)):
             raise ValueError(f"'neighbour' must have the public edges of "
@@ -88,13 +91,13 @@ class TwoGraphs(Canary):
                              f"that '{mask}' selects: others are removed, or "
                              f"public (got rows {self._rows['y'].tolist()})")
 
-    def _check(self, unit: str, replaced: bool) -> None:
+    def _check(self, unit: Unit, replaced: bool) -> None:
         x, y = self._rows.values()
         counts = {'features': len(x), 'labels': len(y),
                   'edges': len(self._pairs)}
         sides = [_pairs(graph) for graph in (self.data, self.neighbour)]
         words = ''
-        if unit == 'node':  # All that differs must belong to one node.
+        if unit == Unit.NODE:  # All that differs must belong to one node.
             changed = from_pairs(self._pairs)
             units = [*changed.t(), *x.view(-1, 1), *y.view(-1, 1)]
             shared = set.intersection(*(set(part.tolist()) for part in units)
@@ -104,7 +107,7 @@ class TwoGraphs(Canary):
                 shared = {node for node in shared if any(
                     not (from_pairs(pairs) == node).any() for pairs in sides)}
             good = len(shared) > 0
-        elif unit == 'edges' and replaced:
+        elif unit == Unit.EDGES and replaced:
             words = ", which is replaced by another"
             good = not counts['features'] and not counts['labels'] and (
                 counts['edges'] == 2 and len(sides[0]) == len(sides[1]))
@@ -142,10 +145,14 @@ class TwoGraphs(Canary):
 
 def _anonymous(data: Data) -> Data:
     # Without identity, budget and ledger: all noise is new, and costs nothing.
+    # Tensors are known by themselves, too.
     data = copy.copy(data)
-    for key in ('privacy', 'privacy_budget'):
+    for key in ASIDE:
         if key in data:
             del data[key]
+    for key, value in data.to_dict().items():
+        if isinstance(value, Tensor):
+            data[key] = value.clone()
     return data
 
 
@@ -165,7 +172,7 @@ def _others(data: Data, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.unique(ends[kept], axis=0)
 
 
-def _public_pairs(data: Data, private: Optional[str]) -> NDArray[np.int64]:
+def _public_pairs(data: Data, private: str | None) -> NDArray[np.int64]:
     if private is None or private not in data:
         return np.empty(0, np.int64)
     return to_pairs(data.edge_index, ~data[private])

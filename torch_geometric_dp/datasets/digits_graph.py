@@ -1,11 +1,11 @@
-from typing import Callable, Optional
+from typing import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
 
-from torch_geometric_dp.mechanisms.checks import check_integer
+from torch_geometric_dp._validate import check_integer
 
 
 class DigitsGraph(InMemoryDataset):
@@ -41,7 +41,7 @@ class DigitsGraph(InMemoryDataset):
         data.num_nodes, data.num_features, int(data.y.max())   # 1797, 64, 9
     """
     def __init__(self, k: int = 8, private_share: float = 0.3,
-                 transform: Optional[Callable[[Data], Data]] = None) -> None:
+                 transform: Callable[[Data], Data] | None = None) -> None:
         super().__init__(None, transform)
         self.k = check_integer('k', k, 1)
         if not 0 <= private_share <= 1:
@@ -52,7 +52,7 @@ class DigitsGraph(InMemoryDataset):
         except ImportError as error:
             raise ImportError(
                 "'DigitsGraph' needs scikit-learn, which holds the images: "
-                "pip install 'torch_geometric_dp[examples]'") from error
+                "pip install 'torch_geometric_dp[attacks]'") from error
 
         pixels, y = load_digits(return_X_y=True)
         # A split that is the same for every version of torch.
@@ -76,9 +76,6 @@ class DigitsGraph(InMemoryDataset):
             data[name] = torch.zeros(len(y), dtype=torch.bool)
             data[name][part] = True
         self.data, self.slices = self.collate([data])
-
-    def __repr__(self) -> str:
-        return f'{self.__class__.__name__}()'
 
 
 def _nearest_neighbours(pixels: Tensor, k: int) -> Tensor:

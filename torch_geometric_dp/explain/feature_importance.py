@@ -1,5 +1,5 @@
 import inspect
-from typing import Any, Optional
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +11,7 @@ METHODS = ('gradient_shap', 'shapley', 'deep_lift_shap')
 
 def feature_importance(model: torch.nn.Module, data: Any,
                        method: str = 'gradient_shap',
-                       baseline: Optional[Tensor] = None,
+                       baseline: Tensor | None = None,
                        num_samples: int = 25,
                        progress: bool = False) -> Tensor:
     r"""How much each column of :obj:`data.x` matters to a model's decisions

@@ -1,4 +1,3 @@
-from typing import Union
 
 import torch
 from torch import Tensor
@@ -6,7 +5,7 @@ from torch import Tensor
 
 @torch.no_grad()
 def feature_sensitivity(encoder: torch.nn.Module, x: Tensor,
-                        sensitive: Union[Tensor, list[int]],
+                        sensitive: Tensor | list[int],
                         fill: float = 0.0) -> Tensor:
     r"""How much each embedding feature changes when the sensitive inputs are
     masked out (HeteroRR, Eq. 5):

@@ -1,10 +1,10 @@
 import hashlib
 from dataclasses import dataclass, replace
-from os import PathLike
-from typing import Optional, Union
 
 import torch
 from torch import Tensor
+
+from torch_geometric_dp._typing import Path
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -39,7 +39,7 @@ class HeteroScores:
         scores.theta().tolist()   # [0.75, 0.25]
     """
     importance: Tensor
-    sensitivity: Optional[Tensor] = None
+    sensitivity: Tensor | None = None
     gamma: float = 0.5
     public: bool = False
 
@@ -79,14 +79,14 @@ class HeteroScores:
         """The same scores, weighed otherwise."""
         return replace(self, gamma=gamma)
 
-    def save(self, path: Union[str, 'PathLike[str]']) -> None:
+    def save(self, path: Path) -> None:
         """Writes the scores to a file."""
         torch.save({'importance': self.importance,
                     'sensitivity': self.sensitivity, 'gamma': self.gamma,
                     'public': self.public}, path)
 
     @classmethod
-    def load(cls, path: Union[str, 'PathLike[str]']) -> 'HeteroScores':
+    def load(cls, path: Path) -> 'HeteroScores':
         """The scores that :meth:`save` wrote."""
         return cls(**torch.load(path, weights_only=True))
 
@@ -99,6 +99,6 @@ class HeteroScores:
     def __repr__(self) -> str:
         # PyG knows a pre-transform again by its `repr`: it has to tell all.
         content = torch.cat([self.importance, self._beta]).numpy()
-        digest = hashlib.sha256(content.tobytes()).hexdigest()[:8]
+        digest = hashlib.sha256(content.tobytes()).hexdigest()
         return (f'{self.__class__.__name__}([{self.importance.numel()}], '
                 f'gamma={self.gamma}, public={self.public}, {digest})')

@@ -5,10 +5,11 @@ from torch_geometric_dp.hrg.chain import Chains
 from torch_geometric_dp.hrg.convergence import split_r_hat
 from torch_geometric_dp.hrg.dendrogram import Dendrogram
 from torch_geometric_dp.hrg.likelihood import private_weight, sensitivity
-from torch_geometric_dp.hrg.release import Blocks
+from torch_geometric_dp.hrg.release import BlockCounts, Blocks
 from torch_geometric_dp.hrg.start import metis_dendrogram, random_dendrogram
 
 __all__ = [
+    'BlockCounts',
     'Blocks',
     'Chains',
     'Dendrogram',

@@ -59,15 +59,16 @@ probability that is off by a factor of :math:`1 \pm 2^{-50} t` and by
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
 from torch_geometric_dp._jit import jit, multiply_high, prefetch
+from torch_geometric_dp._typing import Path
 from torch_geometric_dp.hrg.convergence import split_r_hat
-from torch_geometric_dp.hrg.dendrogram import Dendrogram, Path
+from torch_geometric_dp.hrg.dendrogram import Dendrogram
 from torch_geometric_dp.hrg.edges import Ints, check_edges, neighbours
 from torch_geometric_dp.hrg.likelihood import node_log_likelihood
 from torch_geometric_dp.noise import NoiseSource, Words, in_threads
@@ -114,7 +115,7 @@ class Chains:
         chains.dendrogram.counts(path)   # under the best of the four
     """
     def __init__(self, starts: Sequence[Dendrogram],
-                 weights: Union[Weights, Sequence[Weights]],
+                 weights: Weights | Sequence[Weights],
                  source: NoiseSource, public: Any, private: Any = ()) -> None:
         sizes = sorted({start.num_leaves for start in starts})
         if len(sizes) != 1:
@@ -150,7 +151,7 @@ class Chains:
         """
         return self._r_hat(len(self.trace), 0)
 
-    def run(self, steps: int, tolerance: Optional[float] = 1.05,
+    def run(self, steps: int, tolerance: float | None = 1.05,
             progress: bool = False) -> None:
         r"""Takes :obj:`steps` more steps with each chain.
 
@@ -215,7 +216,7 @@ class Chains:
     def _fingerprint(self) -> NDArray[np.uint8]:
         content = np.concatenate([[self.public.size], self.public.reshape(-1),
                                   self.private.reshape(-1)])
-        mark = self._source.fingerprint(content.view(np.uint8))
+        mark = self._source.fingerprint([content.view(np.uint8)])
         return np.frombuffer(mark, np.uint8)
 
     def _r_hat(self, records: int, first_chain: int) -> float:

@@ -10,16 +10,14 @@ leaves a right child at most :math:`\log_2 n` times, since the size at least
 doubles each time. That is what makes common ancestors, and moves of subtrees,
 cheap in a tree of any depth.
 """
-import os
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 
 from torch_geometric_dp._jit import jit
+from torch_geometric_dp._typing import Path
 from torch_geometric_dp.hrg.edges import Ints, check_edges
 from torch_geometric_dp.hrg.likelihood import log_likelihood
-
-Path = Union[str, os.PathLike[str]]
 
 
 class Dendrogram:

@@ -25,11 +25,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from torch_geometric_dp._arguments import Captured
 from torch_geometric_dp._jit import jit
 from torch_geometric_dp._sort import distinct
+from torch_geometric_dp._validate import check_epsilon
+from torch_geometric_dp.accountant import Guarantee, Relation, Trust, Unit
 from torch_geometric_dp.hrg.dendrogram import Dendrogram
 from torch_geometric_dp.hrg.edges import Ints, check_edges
+from torch_geometric_dp.mechanisms.mechanism import EdgePair, WorstCase
 from torch_geometric_dp.noise import NoiseSource, discrete_laplace
+from torch_geometric_dp.noise.discrete import laplace_grid
 
 Floats = NDArray[np.float64]
 
@@ -52,7 +57,8 @@ class Blocks:
         tree = metis_dendrogram([[0, 1, 2, 3], [1, 2, 3, 4]], 5)
         blocks = Blocks(tree, largest_merged=3)
         blocks.pairs.sum()   # 10
-        counts = blocks.noisy_counts([[0], [1]], 1.0, NoiseSource.from_os())
+        noisy = BlockCounts(epsilon=1.0)
+        counts = noisy(blocks, [[0], [1]], NoiseSource.from_os())
         edges, block = blocks.draw(counts / blocks.pairs, NoiseSource.from_os())
     """
     def __init__(self, dendrogram: Dendrogram, largest_merged: int = 1) -> None:
@@ -72,16 +78,6 @@ class Blocks:
         u, v = check_edges('edges', edges, n)
         block = self._block[self.dendrogram.lca(u, v) - n]
         return np.bincount(block, minlength=len(self.pairs))
-
-    def noisy_counts(self, edges: Any, epsilon: float,
-                     source: NoiseSource) -> Ints:
-        """The number of edges in each block, with a privacy loss of
-        :obj:`epsilon` for one edge.
-        """
-        counts = self.counts(edges)
-        scale = 1.0 / (epsilon - _SAMPLER_ERROR)
-        noisy: Ints = counts + discrete_laplace(source, scale, len(counts))
-        return noisy
 
     def draw(self, probabilities: Floats,
              source: NoiseSource) -> tuple[Ints, Ints]:
@@ -111,6 +107,56 @@ class Blocks:
         second = np.where(merged, start + v, tree.start[right] + place % width)
         nodes: Ints = tree.order[np.stack([first, second])]
         return nodes
+
+
+class BlockCounts(Captured):
+    r"""The number of edges in each block, with discrete Laplace noise.
+
+    Args:
+        epsilon (float): The privacy loss of one edge, at least
+            :math:`2^{-30}`.
+
+    .. code-block:: python
+
+        blocks = Blocks(metis_dendrogram([[0, 1], [1, 2]], 3))
+        counts = BlockCounts(1.0)(blocks, [[0], [1]], NoiseSource.from_os())
+        BlockCounts(1.0).worst_case().epsilon   # 0.9999...
+    """
+    def __init__(self, epsilon: float) -> None:
+        self.epsilon = check_epsilon(epsilon)
+        if self.epsilon < 2.0**-30:
+            raise ValueError(f"'epsilon' must leave at least 2**-30 for the "
+                             f"counts: noise beyond that has no scale here "
+                             f"(got {epsilon})")
+        #: The scale of the noise.
+        self.scale = 1.0 / (self.epsilon - _SAMPLER_ERROR)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised to one edge."""
+        return Guarantee(self.epsilon, Unit.EDGES, Relation.ADD_REMOVE,
+                         model=Trust.CENTRAL, assumptions=(
+                             "the dendrogram does not depend on the private "
+                             "edges", ))
+
+    def __call__(self, blocks: Blocks, edges: Any,
+                 source: NoiseSource) -> Ints:
+        """The noisy counts of all blocks."""
+        counts = blocks.counts(edges)
+        noisy: Ints = counts + discrete_laplace(source, self.scale, len(counts))
+        return noisy
+
+    def worst_case(self) -> WorstCase:
+        """The count of the block that the edge is in; more edges change
+        nothing.
+        """
+        t, s = laplace_grid(self.scale)
+        return WorstCase(s / t, Unit.EDGES, ('an edge in a block', 'none'),
+                         'a noisy count of one or more')
+
+    def canaries(self) -> list[EdgePair]:
+        """An edge, or none."""
+        return [EdgePair(Relation.ADD_REMOVE)]
 
 
 @jit

@@ -17,6 +17,18 @@ from torch_geometric_dp.mechanisms.grrfs import GRRFS
 from torch_geometric_dp.mechanisms.hybrid import Hybrid
 from torch_geometric_dp.mechanisms.lap_graph import LapGraph
 from torch_geometric_dp.mechanisms.laplace import Laplace
+from torch_geometric_dp.mechanisms.mechanism import (
+    EdgePair,
+    EveryLabel,
+    LabelPair,
+    Mechanism,
+    NodeEdges,
+    RowPair,
+    Star,
+    WorstCase,
+    largest_loss,
+    row_pairs,
+)
 from torch_geometric_dp.mechanisms.multi_bit import MultiBit
 from torch_geometric_dp.mechanisms.neighbour_sum import (
     NeighbourSum,
@@ -27,6 +39,7 @@ from torch_geometric_dp.mechanisms.pm_sub import PMSub
 from torch_geometric_dp.mechanisms.randomized_response import (
     RandomizedResponse,
 )
+from torch_geometric_dp.mechanisms.square_wave import SquareWave
 from torch_geometric_dp.mechanisms.three_outputs import ThreeOutputs
 
 __all__ = [
@@ -34,21 +47,32 @@ __all__ = [
     'DegreePreservingRR',
     'Duchi',
     'DuchiMulti',
+    'EdgePair',
     'EdgeRand',
+    'EveryLabel',
     'FeatureRR',
     'frequency_estimate',
     'frequency_variance',
     'Gaussian',
     'GRRFS',
     'Hybrid',
+    'LabelPair',
     'LapGraph',
     'Laplace',
+    'largest_loss',
+    'Mechanism',
     'MultiBit',
     'NeighbourSum',
+    'NodeEdges',
     'paper_weights',
     'Piecewise',
     'PMSub',
     'RandomizedResponse',
+    'row_pairs',
+    'RowPair',
     'simplex_projection',
+    'SquareWave',
+    'Star',
     'ThreeOutputs',
+    'WorstCase',
 ]

@@ -53,14 +53,29 @@ each of :math:`d c` cells, is taken off :math:`\varepsilon`.
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Optional
 
 import torch
 from torch import Tensor
 
-from torch_geometric_dp.accountant import Guarantee
-from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
-from torch_geometric_dp.mechanisms.gaussian import _law, gaussian_scale
+from torch_geometric_dp._arguments import Captured
+from torch_geometric_dp._validate import (
+    check_delta,
+    check_epsilon,
+    check_integer,
+)
+from torch_geometric_dp.accountant import (
+    GaussianNoise,
+    Guarantee,
+    Relation,
+    Trust,
+    Unit,
+)
+from torch_geometric_dp.mechanisms.gaussian import (
+    _law,
+    gaussian_scale,
+    noise_loss,
+)
+from torch_geometric_dp.mechanisms.mechanism import Canary, WorstCase
 from torch_geometric_dp.noise import (
     NoiseSource,
     discrete_gaussian,
@@ -70,7 +85,7 @@ from torch_geometric_dp.noise import (
 _ROUNDING = 1 - 2.0**-30
 
 
-class ClassSums:
+class ClassSums(Captured):
     r"""Sums of rows over classes, with Laplace noise or (if :obj:`delta` is
     given) Gaussian noise.
 
@@ -98,16 +113,13 @@ class ClassSums:
         mechanism.deviation()   # 1.41...
     """
     def __init__(self, epsilon: float, num_features: int, num_classes: int,
-                 delta: Optional[float] = None,
+                 delta: float | None = None,
                  shares: Sequence[float] = (1.0, ), row_steps: int = 2**16,
                  vote_steps: int = 2**10) -> None:
         self.epsilon = check_epsilon(epsilon)
         self.num_features = check_integer('num_features', num_features, 1)
         self.num_classes = check_integer('num_classes', num_classes, 2)
-        if delta is not None and not 0 < delta < 1:
-            raise ValueError(f"'delta' must lie between 0 and 1, or be None "
-                             f"for Laplace noise (got {delta})")
-        self.delta = None if delta is None else float(delta)
+        self.delta = None if delta is None else check_delta(delta)
         self.shares = tuple(map(float, shares))
         if not all(share > 0 for share in self.shares) or abs(
                 math.fsum(self.shares) - 1) > 1e-9:
@@ -155,11 +167,27 @@ class ClassSums:
         event = None
         if self.delta is not None:  # A little less noise than there is.
             noise = gaussian_scale(self.epsilon, self.delta, 2.0**30, 1)
-            event = 'gaussian', noise / 2.0**30
-        return Guarantee(self.epsilon, 'node',
-                         "one node, with its row, its label and its edges, is "
-                         "added or removed", delta=self.delta or 0.0,
-                         model='central', event=event)
+            event = GaussianNoise(noise / 2.0**30)
+        # No edge is read.
+        return Guarantee(self.epsilon, Unit.NODE, Relation.ADD_REMOVE,
+                         delta=self.delta or 0.0, model=Trust.CENTRAL,
+                         event=event, also=((Unit.EDGES, 0), ))
+
+    def worst_case(self) -> WorstCase:
+        """For a node with one column and one class, which is as far as a node
+        can be from none, in all releases together.
+        """
+        row, vote = (torch.eye(1, size) for size in (self.num_features,
+                                                     self.num_classes))
+        change = float(_product(self.rows(row), self.votes(vote)).sum())
+        loss = noise_loss([change] * len(self.scales), self.scales, self.delta)
+        return WorstCase(loss, Unit.NODE,
+                         ('a node with one column and one class', 'none'),
+                         'sums far beyond the first', delta=self.delta or 0.0)
+
+    def canaries(self) -> Sequence[Canary]:
+        """None that are tried by themselves: what is released are models."""
+        return []
 
     def rows(self, x: Tensor) -> Tensor:
         """Rows, dense or sparse, with a norm of one, in steps: a sparse CSR
@@ -173,10 +201,11 @@ class ClassSums:
             row = torch.arange(x.size(0)).repeat_interleave(first.diff())
             zero = value.new_zeros(x.size(0))
             # First by the largest, so that no power is too large or too small.
-            value = value / zero.scatter_reduce(0, row, value.abs(),
-                                                'amax')[row]
+            most = zero.scatter_reduce(0, row, value.abs(), 'amax')
+            most[most == 0] = 1.0  # A zero may be stored, too.
+            value = value / most[row]
             power = zero.scatter_add(0, row, value.abs()**self.order)
-            norm = (power**(1 / self.order))[row]
+            norm = (power**(1 / self.order)).clamp(min=1.0)[row]
             value = (value * (self.row_steps * _ROUNDING / norm)).trunc_()
             return torch.sparse_csr_tensor(first, out.col_indices(), value,
                                            tuple(x.shape),
@@ -212,15 +241,6 @@ class ClassSums:
         else:
             variance = _law(scale)[0]
         return math.sqrt(variance) / (self.row_steps * self.vote_steps)
-
-    def __repr__(self) -> str:
-        args = [f'epsilon={self.epsilon}', f'num_features={self.num_features}',
-                f'num_classes={self.num_classes}']
-        if self.delta is not None:
-            args.append(f'delta={self.delta}')
-        if len(self.shares) > 1:
-            args.append(f'shares={self.shares}')
-        return f"{self.__class__.__name__}({', '.join(args)})"
 
 
 def _product(rows: Tensor, votes: Tensor) -> Tensor:

@@ -1,15 +1,23 @@
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_geometric_dp.accountant import Guarantee
+from torch_geometric_dp._arguments import Captured
+from torch_geometric_dp._typing import Array, Bounds
+from torch_geometric_dp._validate import check_epsilon
+from torch_geometric_dp.accountant import Guarantee, Relation, Unit
 from torch_geometric_dp.accountant.composition import exact_sum
-from torch_geometric_dp.mechanisms.checks import check_epsilon
+from torch_geometric_dp.mechanisms.mechanism import (
+    RowPair,
+    WorstCase,
+    largest_loss,
+    row_pairs,
+)
 from torch_geometric_dp.noise import (
     NoiseSource,
     Words,
@@ -18,11 +26,8 @@ from torch_geometric_dp.noise import (
 )
 from torch_geometric_dp.storage import empty, row_blocks
 
-Array = NDArray[np.float64]
-Bounds = tuple[Union[float, Sequence[float]], Union[float, Sequence[float]]]
 
-
-class ColumnMechanism(ABC):
+class ColumnMechanism(Captured, ABC):
     r"""The base of all local mechanisms for rows of numbers: :math:`d` columns
     with public bounds, and a privacy loss for each of them.
 
@@ -44,7 +49,7 @@ class ColumnMechanism(ABC):
     #: refused.
     clip = False
 
-    def __init__(self, epsilons: Union[float, Sequence[float]],
+    def __init__(self, epsilons: float | Sequence[float],
                  bounds: Bounds = (-1.0, 1.0)) -> None:
         values = np.atleast_1d(np.asarray(epsilons, np.float64))
         for column, epsilon in enumerate(values):
@@ -53,8 +58,14 @@ class ColumnMechanism(ABC):
         self.epsilons: Array = values
         #: The privacy loss of a whole row.
         self.epsilon: float = exact_sum(values.tolist())
-        low, high = (np.broadcast_to(np.asarray(bound, np.float64),
-                                     values.shape) for bound in bounds)
+        low, high = (np.asarray(bound, np.float64) for bound in bounds)
+        for bound in (low, high):
+            if bound.shape not in ((), (1, ), values.shape):
+                raise ValueError(
+                    f"'bounds' must have one number for all columns, or one "
+                    f"for each of the {len(values)} columns "
+                    f"(got {bound.size})")
+        low, high = (np.broadcast_to(b, values.shape) for b in (low, high))
         with np.errstate(over='ignore'):  # A width may be beyond floats, too.
             good = (low < high) & np.isfinite(high - low)
         if not good.all():
@@ -74,8 +85,7 @@ class ColumnMechanism(ABC):
     @property
     def guarantee(self) -> Guarantee:
         """What is promised to a whole row."""
-        return Guarantee(self.epsilon, 'features',
-                         "the features of one node are replaced")
+        return Guarantee(self.epsilon, Unit.FEATURES, Relation.REPLACE)
 
     @abstractmethod
     def distribution(self, value: float,
@@ -108,6 +118,41 @@ class ColumnMechanism(ABC):
         error = outputs - value
         return float((error - error @ probabilities)**2 @ probabilities)
 
+    def worst_case(self) -> WorstCase:
+        """The exact epsilon of a row: columns draw independently, so that their
+        losses add up.
+        """
+        known: dict[tuple[float, ...], tuple[float, tuple[Any, Any], Any]] = {}
+        columns = []
+        for column in range(self.num_features):
+            # Columns with the same parameters have the same law.
+            kind = tuple(float(part[column]) for part in (
+                self.epsilons, self.low, self.high))
+            if kind not in known:
+                known[kind] = self.column_loss(column)
+            columns.append(known[kind])
+        losses, pairs, outputs = zip(*columns)
+        one, other = zip(*pairs)
+        return WorstCase(math.fsum(losses), Unit.FEATURES, (one, other),
+                         outputs, losses)
+
+    def column_loss(self, column: int) -> tuple[float, tuple[Any, Any], Any]:
+        """The exact epsilon of a column, the two values and the output: over
+        all outputs, for values at both bounds, in the middle and between. Each
+        output's probability is monotone in the value between those.
+        """
+        values = self.from_units(np.linspace(-1, 1, 5), column)
+        values[[0, -1]] = self.low[column], self.high[column]  # To the last bit
+        return largest_loss((value, self.distribution(value, column))
+                            for value in values.tolist())
+
+    def canaries(self) -> list[RowPair]:
+        """Rows at the bounds, or far beyond where values are clipped."""
+        low, high = self.low, self.high
+        if self.clip:
+            low, high = 2 * low - high, 2 * high - low
+        return row_pairs(low, high)
+
     def check(self, x: Tensor, name: str = 'x') -> None:
         """Raises an error that names the first value that is out of bounds,
         infinite or not a number.
@@ -115,6 +160,8 @@ class ColumnMechanism(ABC):
         if x.dim() != 2 or x.size(1) != self.num_features:
             raise ValueError(f"'{name}' must have shape [num_nodes, "
                              f"{self.num_features}] (got {list(x.shape)})")
+        if x.is_complex():
+            raise TypeError(f"'{name}' must hold real numbers (got {x.dtype})")
         for start, stop in row_blocks(x.size(0), 8 * self.num_features):
             block = self._read(x, slice(start, stop))
             good = (block >= self.low) & (block <= self.high)
@@ -123,7 +170,7 @@ class ColumnMechanism(ABC):
                 raise ValueError(
                     f"'{name}' must lie within its bounds, from "
                     f"{self.low[column]} to {self.high[column]} in column "
-                    f"{column} (got {block[row, column]} in row "
+                    f"{column} (got another value, or none, in row "
                     f"{start + row})")
 
     def __call__(self, x: Tensor, source: NoiseSource) -> Tensor:
@@ -175,7 +222,3 @@ class ColumnMechanism(ABC):
         low, high = self.low[column], self.high[column]
         values: Array = low + (units + 1.0) / 2.0 * (high - low)
         return values
-
-    def __repr__(self) -> str:
-        return (f'{self.__class__.__name__}(epsilon={self.epsilon}, '
-                f'num_features={self.num_features})')

@@ -30,7 +30,7 @@ with probability :math:`t_{uv}`, which brings the expected degrees back.
 :math:`\varepsilon`-private:
 
 =====  ===========  ================  ================  ================
-unit   neighbours   :math:`\Delta_1`  :math:`\Delta_2`  :math:`k`
+unit   relation     :math:`\Delta_1`  :math:`\Delta_2`  :math:`k`
 =====  ===========  ================  ================  ================
 edge   add-remove   2                 1                 1
 edge   replace      4                 1                 2
@@ -85,21 +85,19 @@ gives :math:`2^{-39}` of its share for each degree that may change, and that of
 the number :math:`2^{-39}`.
 """
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
-from typing import Optional
 
 import numpy as np
-from numpy.typing import NDArray
 
 from torch_geometric_dp._jit import jit, prefetch
 from torch_geometric_dp._sort import distinct
-from torch_geometric_dp.accountant import Guarantee
-from torch_geometric_dp.mechanisms.checks import check_integer
-from torch_geometric_dp.mechanisms.edge_mechanism import EdgeMechanism
-from torch_geometric_dp.mechanisms.neighbour_sum import NEIGHBOURS, UNITS
-from torch_geometric_dp.mechanisms.odds import odds
-from torch_geometric_dp.mechanisms.pairs import (
+from torch_geometric_dp._typing import Array
+from torch_geometric_dp._validate import check_integer
+from torch_geometric_dp.accountant import Guarantee, Relation, Unit
+from torch_geometric_dp.graph.pairs import (
     Pairs,
     contains,
     degrees,
@@ -108,6 +106,12 @@ from torch_geometric_dp.mechanisms.pairs import (
     number_of,
     symmetric_difference,
 )
+from torch_geometric_dp.mechanisms.edge_mechanism import (
+    EdgeMechanism,
+    check_unit,
+)
+from torch_geometric_dp.mechanisms.mechanism import EdgePair, NodeEdges
+from torch_geometric_dp.mechanisms.odds import odds
 from torch_geometric_dp.noise import (
     NoiseSource,
     Words,
@@ -115,16 +119,8 @@ from torch_geometric_dp.noise import (
     sparse_bernoulli,
 )
 
-Array = NDArray[np.float64]
 Class = tuple[Pairs, Array]  # Nodes, and their weights.
 
-_WORDS = {
-    ('edge', 'add-remove'): "one private edge is added or removed",
-    ('edge', 'replace'): "one private edge is replaced by another",
-    ('node', 'add-remove'): "one node, with its private edges, is added or "
-                            "removed",
-    ('node', 'replace'): "the private edges of one node are replaced",
-}
 _LOWEST, _HIGHEST = -20, 20  # Classes: powers of two.
 _EM_STEPS = 200
 _AHEAD = 16  # Pairs whose nodes are asked for before they are needed.
@@ -141,7 +137,7 @@ class DegreePreservingRR(EdgeMechanism):
             :obj:`"node"` with all its edges. (default: :obj:`"edge"`)
         max_degree (int, optional): The largest number of edges at one node, a
             public number; for :obj:`unit="node"`. (default: :obj:`None`)
-        neighbours (str, optional): Whether a unit comes or goes
+        relation (str, optional): Whether a unit comes or goes
             (:obj:`"add-remove"`), or is exchanged for another
             (:obj:`"replace"`). (default: :obj:`"add-remove"`)
         share (float, optional): The share of :obj:`epsilon` that goes into the
@@ -154,34 +150,29 @@ class DegreePreservingRR(EdgeMechanism):
         noisy = mechanism(edges, 1000, NoiseSource.from_os())
         mechanism.flip   # 0.0265...
     """
-    def __init__(self, epsilon: float, unit: str = 'edge',
-                 max_degree: Optional[int] = None,
-                 neighbours: str = 'add-remove', share: float = 0.1) -> None:
+    def __init__(self, epsilon: float, unit: str = Unit.EDGES,
+                 max_degree: int | None = None,
+                 relation: str = 'add-remove', share: float = 0.1) -> None:
         super().__init__(epsilon)
-        if unit not in UNITS:
-            raise ValueError(f"'unit' must be one of {UNITS} (got {unit!r})")
-        if neighbours not in NEIGHBOURS:
-            raise ValueError(f"'neighbours' must be one of {NEIGHBOURS} "
-                             f"(got {neighbours!r})")
-        if (max_degree is None) != (unit == 'edge'):
+        self.unit = check_unit(unit)
+        self.relation = Relation.of(relation, 'relation')
+        if (max_degree is None) != (self.unit == Unit.EDGES):
             raise ValueError(f"'max_degree' belongs to unit='node', which "
                              f"cannot do without it (got {max_degree} for "
-                             f"unit={unit!r})")
+                             f"unit='{self.unit}')")
         if not 0 < share < 1:
             raise ValueError(f"'share' must lie between 0 and 1 (got {share})")
-        self.unit = unit
-        self.neighbours = neighbours
         self.max_degree = (None if max_degree is None else
                            check_integer('max_degree', max_degree, 1))
         self.share = float(share)
         D = self.max_degree or 0
         # Pairs, degrees in L1 and in number, and edges that change at once.
         pairs, distance, cells, edges = {
-            ('edge', 'add-remove'): (1, 2, 2, 1),
-            ('edge', 'replace'): (2, 4, 4, 1),
+            ('edges', 'add-remove'): (1, 2, 2, 1),
+            ('edges', 'replace'): (2, 4, 4, 1),
             ('node', 'add-remove'): (D, 2 * D, D + 1, D),
             ('node', 'replace'): (2 * D, 2 * D, 2 * D + 1, D),
-        }[unit, neighbours]
+        }[self.unit, self.relation]
         shared = Fraction(self.epsilon) * Fraction(self.share)
         part = (Fraction(self.epsilon) - shared) / pairs
         degrees = shared * 10 / 11 - Fraction(cells, 2**39)
@@ -210,14 +201,24 @@ class DegreePreservingRR(EdgeMechanism):
     @property
     def guarantee(self) -> Guarantee:
         """What is promised to one unit."""
-        assumptions = ["the number of nodes is public"]
-        if self.unit == 'node':
-            assumptions.append(f"no node has more than {self.max_degree} "
-                               f"edges, in any graph that is possible")
-        return Guarantee(self.epsilon,
-                         'node' if self.unit == 'node' else 'edges',
-                         _WORDS[self.unit, self.neighbours], model='central',
-                         assumptions=tuple(assumptions))
+        promise = super().guarantee
+        if self.unit == Unit.EDGES:
+            return replace(promise, relation=self.relation)
+        # Nothing but edges is read, and one of them is less than a node, unless
+        # it moves where a node has one at the most.
+        return replace(
+            promise, unit=self.unit, relation=self.relation,
+            assumptions=(*promise.assumptions, f"no node has more than "
+                         f"{self.max_degree} edges, in any graph that is "
+                         f"possible"),
+            also=((Unit.FEATURES, 0), (Unit.LABELS, 0),
+                  (Unit.EDGES, 2 if self.max_degree == 1 else 1)))
+
+    def canaries(self) -> Sequence[EdgePair | NodeEdges]:
+        """An edge, or a node with as many as it may have."""
+        if self.max_degree is None:
+            return super().canaries()
+        return [NodeEdges(self.max_degree, self.relation)]
 
     def expected_edges(self, num_nodes: int, num_edges: int) -> float:
         """The expected number of pairs in the output, for a graph in which
@@ -246,15 +247,15 @@ class DegreePreservingRR(EdgeMechanism):
         return symmetric_difference(true, false[~contains(edges, false)])
 
     def check_degrees(self, edges: Pairs, num_nodes: int) -> None:
-        """Raises an error that names a node with more edges than the cap."""
+        """Raises an error if a node has more edges than the cap."""
         if self.max_degree is None or len(edges) == 0:
             return
         degree = degrees(edges, num_nodes)
         if degree.max() > self.max_degree:
             raise ValueError(
-                f"'max_degree' must be at least {degree.max()}: so many edges "
-                f"has node {degree.argmax()} (got {self.max_degree}). "
-                f"BoundDegree(max_degree={self.max_degree}) removes some")
+                f"'max_degree' is too small for this graph: some node has more "
+                f"edges (got {self.max_degree}). BoundDegree(max_degree="
+                f"{self.max_degree}) removes some")
 
     def targets(self, edges: Pairs, num_nodes: int,
                 source: NoiseSource) -> Array:
@@ -348,21 +349,6 @@ class DegreePreservingRR(EdgeMechanism):
                                    words, at[count:])
                 found.append(at[:count])
         return np.concatenate(found)
-
-    def __repr__(self) -> str:
-        args = [f'epsilon={self.epsilon}', *self.arguments()]
-        return f"{self.__class__.__name__}({', '.join(args)})"
-
-    def arguments(self) -> list[str]:
-        """What :obj:`repr` shows behind epsilon."""
-        args = []
-        if self.unit != 'edge':
-            args += [f"unit='{self.unit}'", f'max_degree={self.max_degree}']
-        if self.neighbours != 'add-remove':
-            args.append(f"neighbours='{self.neighbours}'")
-        if self.share != 0.1:
-            args.append(f'share={self.share}')
-        return args
 
 
 @jit

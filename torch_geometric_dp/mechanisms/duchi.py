@@ -28,17 +28,13 @@ middle of the bounds, whatever the input.
 """
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
-from typing import Union
 
 import numpy as np
 from numpy.typing import NDArray
 
 from torch_geometric_dp._jit import jit
-from torch_geometric_dp.mechanisms.column_mechanism import (
-    Array,
-    Bounds,
-    ColumnMechanism,
-)
+from torch_geometric_dp._typing import Array, Bounds
+from torch_geometric_dp.mechanisms.column_mechanism import ColumnMechanism
 from torch_geometric_dp.mechanisms.odds import odds
 from torch_geometric_dp.noise import WORD, Words, threshold
 
@@ -61,7 +57,7 @@ class Duchi(ColumnMechanism):
         noisy = mechanism(torch.rand(100, 2), NoiseSource.from_os())
         mechanism.expected_error(0.5)   # 1.0819...
     """
-    def __init__(self, epsilons: Union[float, Sequence[float]],
+    def __init__(self, epsilons: float | Sequence[float],
                  bounds: Bounds = (-1.0, 1.0)) -> None:
         super().__init__(epsilons, bounds)
         self._half = np.array([coin_range(epsilon)
@@ -83,7 +79,7 @@ class Duchi(ColumnMechanism):
         return coins(units, words[..., 0], self._half) * self._scale
 
 
-def coin_range(epsilon: Union[float, Decimal]) -> int:
+def coin_range(epsilon: float | Decimal) -> int:
     r"""The integer :math:`h` of a coin that is right with odds of at most
     :math:`e^{\varepsilon}` (see the head of this file).
 

@@ -48,14 +48,13 @@ from fractions import Fraction
 import numpy as np
 
 from torch_geometric_dp._jit import jit
-from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
-from torch_geometric_dp.mechanisms.column_mechanism import (
-    Array,
-    Bounds,
-    ColumnMechanism,
-)
+from torch_geometric_dp._typing import Array, Bounds
+from torch_geometric_dp._validate import check_epsilon, check_integer
+from torch_geometric_dp.accountant import Unit
+from torch_geometric_dp.mechanisms.column_mechanism import ColumnMechanism
 from torch_geometric_dp.mechanisms.duchi import coin_limit, coins
-from torch_geometric_dp.mechanisms.odds import odds
+from torch_geometric_dp.mechanisms.mechanism import WorstCase
+from torch_geometric_dp.mechanisms.odds import log_ratio, odds
 from torch_geometric_dp.noise import WORD, Words, threshold
 
 _SURE = 2**63 - 2**11  # The range of coins whose mean is the input.
@@ -136,6 +135,18 @@ class DuchiMulti(ColumnMechanism):
         v = coins(units, words[:, :d], np.full(d, _SURE))
         return _corners(v, words[:, d:], self._tries,
                         np.uint64(self._noise - 1)) * self._scale
+
+    def worst_case(self) -> WorstCase:
+        """For rows at opposite corners: a corner on the row's side, and one on
+        the other, compared as fractions.
+        """
+        noise = Fraction(self._noise, WORD)
+        least = noise / 2**self.num_features
+        loss = 0.0 if self._scale == 0 else log_ratio(
+            (least + (1 - noise) * self._peak) / least)
+        return WorstCase(loss, Unit.FEATURES, (tuple(self.high.tolist()),
+                                               tuple(self.low.tolist())),
+                         'the corner next to the first')
 
     def _mean(self, unit: float) -> float:
         return int(coin_limit(unit, np.int64(_SURE))) / 2**63 - 1

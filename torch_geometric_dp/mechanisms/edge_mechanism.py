@@ -1,19 +1,27 @@
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from torch import Tensor
 
-from torch_geometric_dp.mechanisms.checks import check_epsilon
-from torch_geometric_dp.mechanisms.pairs import (
+from torch_geometric_dp._arguments import Captured
+from torch_geometric_dp._validate import check_choice, check_epsilon
+from torch_geometric_dp.accountant import Guarantee, Relation, Trust, Unit
+from torch_geometric_dp.graph.pairs import (
     Pairs,
     check_edge_index,
     from_pairs,
     num_pairs,
     to_pairs,
 )
+from torch_geometric_dp.mechanisms.mechanism import (
+    EdgePair,
+    NodeEdges,
+    WorstCase,
+)
 from torch_geometric_dp.noise import NoiseSource
 
 
-class EdgeMechanism(ABC):
+class EdgeMechanism(Captured, ABC):
     r"""The base of all central mechanisms for the edges of a graph.
 
     The unit is a pair of different nodes, which has an edge or has none.
@@ -25,6 +33,23 @@ class EdgeMechanism(ABC):
     """
     def __init__(self, epsilon: float) -> None:
         self.epsilon = check_epsilon(epsilon)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised to one edge."""
+        return Guarantee(self.epsilon, Unit.EDGES, Relation.ADD_REMOVE,
+                         model=Trust.CENTRAL,
+                         assumptions=("the number of nodes is public", ))
+
+    def worst_case(self) -> WorstCase:
+        """The exact epsilon of one edge, if outputs can be listed."""
+        raise TypeError(f"'{type(self).__name__}' cannot be verified exactly: "
+                        f"its outputs are too many to list; audit() tries it "
+                        f"instead")
+
+    def canaries(self) -> Sequence[EdgePair | NodeEdges]:
+        """An edge, or none."""
+        return [EdgePair(self.guarantee.relation)]
 
     @abstractmethod
     def expected_edges(self, num_nodes: int, num_edges: int) -> float:
@@ -48,5 +73,13 @@ class EdgeMechanism(ABC):
         released = self.release(to_pairs(edge_index), count, source)
         return from_pairs(released).to(edge_index.device)
 
-    def __repr__(self) -> str:
-        return f'{self.__class__.__name__}(epsilon={self.epsilon})'
+
+def check_unit(unit: str) -> Unit:
+    """An edge, or a whole node.
+
+    .. code-block:: python
+
+        check_unit('edge')   # edges
+    """
+    return Unit(check_choice('unit', 'edge' if unit == Unit.EDGES else unit,
+                             ('edge', 'node')))

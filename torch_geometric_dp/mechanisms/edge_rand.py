@@ -30,14 +30,17 @@ theorem holds for what the machine does, without any error term. Epsilons above
 """
 from decimal import localcontext
 
-from torch_geometric_dp.mechanisms.edge_mechanism import EdgeMechanism
-from torch_geometric_dp.mechanisms.odds import odds
-from torch_geometric_dp.mechanisms.pairs import (
+from torch_geometric_dp.accountant import Unit
+from torch_geometric_dp.graph.pairs import (
     Pairs,
     num_pairs,
     symmetric_difference,
 )
+from torch_geometric_dp.mechanisms.edge_mechanism import EdgeMechanism
+from torch_geometric_dp.mechanisms.mechanism import WorstCase
+from torch_geometric_dp.mechanisms.odds import odds
 from torch_geometric_dp.noise import NoiseSource, sparse_bernoulli
+from torch_geometric_dp.noise.coins import dart_board
 
 
 class EdgeRand(EdgeMechanism):
@@ -73,6 +76,14 @@ class EdgeRand(EdgeMechanism):
         :obj:`num_edges` pairs have an edge.
         """
         return num_edges + self.flip * (num_pairs(num_nodes) - 2 * num_edges)
+
+    def worst_case(self) -> WorstCase:
+        """For one pair: the coins of the sampler, in a large graph."""
+        with localcontext(prec=60):
+            rate, _ = dart_board(self._flip)
+            flip = 1 - (-rate).exp()
+            loss = float(((1 - flip) / flip).ln())
+        return WorstCase(loss, Unit.EDGES, ('an edge', 'none'), 'an edge')
 
     def release(self, edges: Pairs, count: int, source: NoiseSource) -> Pairs:
         """Draws a graph over :obj:`count` pairs, :obj:`edges` of which have

@@ -44,19 +44,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_geometric_dp._jit import jit, multiply_high
-from torch_geometric_dp.mechanisms.checks import check_integer
-from torch_geometric_dp.mechanisms.column_mechanism import (
-    Array,
-    Bounds,
-    ColumnMechanism,
-)
+from torch_geometric_dp._typing import Array, Bounds
+from torch_geometric_dp._validate import check_choice, check_integer
+from torch_geometric_dp.mechanisms.column_mechanism import ColumnMechanism
+from torch_geometric_dp.mechanisms.mechanism import largest_loss
 from torch_geometric_dp.noise import (
     NoiseSource,
     Words,
@@ -102,17 +100,12 @@ class FeatureRR(ColumnMechanism):
         mechanism.guarantee.epsilon   # 2.5
         mechanism.expected_error(0.3, column=1)   # 0.2...
     """
-    def __init__(self, epsilons: Union[float, Sequence[float]],
-                 bounds: Bounds = (-1.0, 1.0), bins: Union[int, str] = 'auto',
+    def __init__(self, epsilons: float | Sequence[float],
+                 bounds: Bounds = (-1.0, 1.0), bins: int | str = 'auto',
                  decode: str = 'none') -> None:
         super().__init__(epsilons, bounds)
-        if decode not in DECODERS:
-            raise ValueError(f"'decode' must be one of {DECODERS} "
-                             f"(got {decode!r})")
-        if bins != 'auto' and check_integer('bins', bins, 2) > _MOST_BINS:
-            raise ValueError(f"'bins' must be at most {_MOST_BINS} "
-                             f"(got {bins})")
-        self.decode = decode
+        bins = check_bins(bins)
+        self.decode = check_choice('decode', decode, DECODERS)
         self.bins = np.array([
             best_bins(epsilon, decode) if bins == 'auto' else int(bins)
             for epsilon in self.epsilons.tolist()
@@ -143,6 +136,12 @@ class FeatureRR(ColumnMechanism):
         outputs = self.from_units(self._codes[kind], column)
         order = np.argsort(outputs, kind='stable')
         return outputs[order], probabilities[order]
+
+    def column_loss(self, column: int) -> tuple[float, tuple[Any, Any], Any]:
+        """Over all outputs, for the middles of all bins."""
+        values = self.from_units(_centres(int(self.bins[column])), column)
+        return largest_loss((value, self.distribution(value, column))
+                            for value in values.tolist())
 
     def _release(self, x: Tensor, out: Tensor, source: NoiseSource) -> None:
         n, d = x.shape
@@ -331,3 +330,10 @@ def _mean_error(epsilon: float, bins: int, decode: str) -> float:
     near = far * far / width + width / 4.0
     distance = np.where(far < width / 2.0, near, far)
     return float((probabilities * distance).sum() / bins)
+
+
+def check_bins(bins: int | str) -> int | str:
+    """A number of bins, or :obj:`"auto"`."""
+    if bins != 'auto' and check_integer('bins', bins, 2) > _MOST_BINS:
+        raise ValueError(f"'bins' must be at most {_MOST_BINS} (got {bins})")
+    return bins if bins == 'auto' else int(bins)

@@ -35,16 +35,15 @@ a factor :math:`1/\gamma_i`.)
 Estimates may leave :math:`[0, 1]`; :func:`simplex_projection` returns the
 nearest distribution, at the price of a bias.
 """
-from typing import Optional, Union
 
 import torch
 from torch import Tensor
 
-Number = Union[float, Tensor]
+Number = float | Tensor
 
 
 def frequency_estimate(shares: Tensor, keep: Number, other: Number,
-                       total: Optional[Number] = None) -> Tensor:
+                       total: Number | None = None) -> Tensor:
     r"""The unbiased estimate of true shares from those of noisy reports,
     :math:`(\lambda - q \sum_j \lambda_j) / (p - q)`, divided by the total
     :math:`\sum_j \lambda_j`.

@@ -59,17 +59,30 @@ With 65,536 steps :math:`\kappa` is around :math:`10^{-10}`, so that the grid
 costs nothing that could be measured.
 """
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from operator import truediv
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from torch_geometric_dp.accountant import Guarantee
-from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
-from torch_geometric_dp.mechanisms.column_mechanism import Bounds
+from torch_geometric_dp._typing import Bounds
+from torch_geometric_dp._validate import (
+    check_delta,
+    check_epsilon,
+    check_integer,
+)
+from torch_geometric_dp.accountant import (
+    GaussianNoise,
+    Guarantee,
+    Relation,
+    Unit,
+)
 from torch_geometric_dp.mechanisms.grid_noise import GridNoise
+from torch_geometric_dp.mechanisms.mechanism import WorstCase
 from torch_geometric_dp.noise import NoiseSource, discrete_gaussian
+from torch_geometric_dp.noise.discrete import laplace_grid
 
 
 class Gaussian(GridNoise):
@@ -99,9 +112,7 @@ class Gaussian(GridNoise):
         num_features = check_integer('num_features', num_features, 1)
         super().__init__([epsilon] * num_features, bounds, steps)
         self.epsilon = epsilon
-        if not 0 < delta < 1:
-            raise ValueError(f"'delta' must lie between 0 and 1 (got {delta})")
-        self.delta = float(delta)
+        self.delta = check_delta(delta)
         #: The noise's scale, in steps.
         self.sigma = gaussian_scale(epsilon, self.delta,
                                     self.steps * math.sqrt(num_features),
@@ -116,9 +127,8 @@ class Gaussian(GridNoise):
     @property
     def guarantee(self) -> Guarantee:
         """What is promised to a whole row."""
-        return Guarantee(self.epsilon, 'features',
-                         "the features of one node are replaced",
-                         delta=self.delta, event=('gaussian', self.multiplier))
+        return Guarantee(self.epsilon, Unit.FEATURES, Relation.REPLACE,
+                         delta=self.delta, event=GaussianNoise(self.multiplier))
 
     def noise(self, first: int, last: int, column: int,
               source: NoiseSource) -> NDArray[np.int64]:
@@ -141,9 +151,14 @@ class Gaussian(GridNoise):
         """Noise beyond this has a probability of less than 1e-15."""
         return math.ceil(9 * self.sigma)
 
-    def __repr__(self) -> str:
-        return (f'{self.__class__.__name__}(epsilon={self.epsilon}, '
-                f'delta={self.delta}, num_features={self.num_features})')
+    def worst_case(self) -> WorstCase:
+        """The smallest epsilon for the delta that is promised, for rows at
+        opposite bounds; the theorem says how little the grid changes that.
+        """
+        return WorstCase(
+            gaussian_loss(self.multiplier, self.delta), Unit.FEATURES,
+            (tuple(self.high.tolist()), tuple(self.low.tolist())),
+            'rows far beyond the first', delta=self.delta)
 
 
 def gaussian_scale(epsilon: float, delta: float, distance: float,
@@ -192,6 +207,43 @@ def gaussian_delta(epsilon: float, multiplier: float) -> float:
     second = math.exp(epsilon + _log_tail(shift + half))
     lost = 1e-15 * (10 + epsilon + (shift + half)**2) * first
     return first - second + lost
+
+
+def gaussian_loss(multiplier: float, delta: float) -> float:
+    """The smallest epsilon for which :obj:`delta` is enough, with Gaussian
+    noise whose scale is :obj:`multiplier` times the sensitivity.
+
+    .. code-block:: python
+
+        gaussian_loss(3.7307, 1e-5)   # 0.9999...
+    """
+    low, high = 0.0, 1.0
+    while gaussian_delta(high, multiplier) > delta:
+        high *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        enough = gaussian_delta(middle, multiplier) <= delta
+        low, high = (low, middle) if enough else (middle, high)
+    return high
+
+
+def noise_loss(distances: Sequence[float], scales: Sequence[float],
+               delta: float | None) -> float:
+    """What discrete noise of some scales leaves of some distances, all in
+    steps: the exact epsilon of Laplace noise, or that of Gaussian noise for a
+    :obj:`delta`.
+
+    .. code-block:: python
+
+        noise_loss([2.0], [4.0], delta=None)   # 0.5
+    """
+    if delta is not None:
+        return gaussian_loss(1 / math.hypot(*map(truediv, distances, scales)),
+                             delta)
+    # The scales of the sampler's integers, which are what is drawn.
+    grids = map(laplace_grid, scales)
+    return float(sum(int(distance) * Fraction(s, t)
+                     for distance, (t, s) in zip(distances, grids)))
 
 
 def _log_tail(x: float) -> float:

@@ -1,17 +1,14 @@
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_geometric_dp.mechanisms.checks import check_integer
-from torch_geometric_dp.mechanisms.column_mechanism import (
-    Array,
-    Bounds,
-    ColumnMechanism,
-)
+from torch_geometric_dp._typing import Array, Bounds
+from torch_geometric_dp._validate import check_integer
+from torch_geometric_dp.mechanisms.column_mechanism import ColumnMechanism
 from torch_geometric_dp.noise import NoiseSource, block_rows, in_threads
 from torch_geometric_dp.storage import row_blocks
 
@@ -31,7 +28,7 @@ class GridNoise(ColumnMechanism):
             all columns or one for each; public numbers.
         steps (int): The number of steps between the bounds.
     """
-    def __init__(self, epsilons: Union[float, Sequence[float]], bounds: Bounds,
+    def __init__(self, epsilons: float | Sequence[float], bounds: Bounds,
                  steps: int) -> None:
         super().__init__(epsilons, bounds)
         self.steps = check_integer('steps', steps, 1)

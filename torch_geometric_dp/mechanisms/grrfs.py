@@ -61,20 +61,28 @@ binary column takes one bit, and is never rejected.
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, Optional, Union
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torch_geometric_dp._arguments import Captured
 from torch_geometric_dp._jit import jit, multiply_high
-from torch_geometric_dp.accountant import Guarantee
-from torch_geometric_dp.mechanisms.checks import (
+from torch_geometric_dp._typing import Sizes
+from torch_geometric_dp._validate import (
     check_epsilon,
     check_integer,
     check_integers,
 )
+from torch_geometric_dp.accountant import Guarantee, Relation, Unit
+from torch_geometric_dp.mechanisms.mechanism import (
+    RowPair,
+    WorstCase,
+    row_pairs,
+)
+from torch_geometric_dp.mechanisms.odds import log_ratio
 from torch_geometric_dp.mechanisms.randomized_response import (
     RandomizedResponse,
     respond,
@@ -88,13 +96,11 @@ from torch_geometric_dp.noise import (
 )
 from torch_geometric_dp.storage import empty, row_blocks
 
-Sizes = Union[int, Sequence[int]]
-
 _MOST_VALUES = 2**32  # Of a column.
 _PRODUCT = 2**48  # One word in 2**16 is rejected at the most.
 
 
-class GRRFS:
+class GRRFS(Captured):
     r"""Generalised randomised response with feature sampling: :math:`m` columns
     of a row are randomised with :math:`\varepsilon/m` each, and all others are
     reported as uniform values.
@@ -117,7 +123,7 @@ class GRRFS:
         mechanism.claimed_epsilon     # 1.4...
     """
     def __init__(self, epsilon: float, num_sampled: int, domain_sizes: Sizes,
-                 num_features: Optional[int] = None) -> None:
+                 num_features: int | None = None) -> None:
         self.epsilon = check_epsilon(epsilon)
         self.num_sampled = check_integer('num_sampled', num_sampled, 1)
         sizes = check_integers('domain_sizes', domain_sizes, 2)
@@ -142,7 +148,7 @@ class GRRFS:
             size: RandomizedResponse(part, size)
             for size in sorted(set(self.domain_sizes.tolist()))
         }
-        self._plan: Optional[_Plan] = None
+        self._plan: _Plan | None = None
 
     @property
     def num_features(self) -> int:
@@ -181,8 +187,7 @@ class GRRFS:
     @property
     def guarantee(self) -> Guarantee:
         """What is promised to a whole row."""
-        return Guarantee(self.epsilon, 'features',
-                         "the features of one node are replaced")
+        return Guarantee(self.epsilon, Unit.FEATURES, Relation.REPLACE)
 
     def marginal(self, column: int = 0) -> tuple[Fraction, Fraction]:
         """The exact probabilities that a column, chosen or not, is reported as
@@ -216,6 +221,18 @@ class GRRFS:
         cases = math.comb(self.num_features, self.num_sampled)
         return sums[-1] / (cases * math.prod(map(int, self.domain_sizes)))
 
+    def worst_case(self) -> WorstCase:
+        """For rows that differ everywhere, by the first theorem."""
+        ones, zeros = (1, ) * self.num_features, (0, ) * self.num_features
+        loss = log_ratio(self.probability(ones, ones) /
+                         self.probability(zeros, ones))
+        return WorstCase(loss, Unit.FEATURES, (ones, zeros), ones)
+
+    def canaries(self) -> list[RowPair]:
+        """Rows of the first values, of the last, and of those between."""
+        last = self.domain_sizes - 1.0
+        return row_pairs(0 * last, last, np.floor(last / 2))
+
     def check(self, x: Tensor, name: str = 'x') -> None:
         """Raises an error that names the first value outside its domain."""
         if x.dim() != 2 or x.size(1) != self.num_features:
@@ -228,8 +245,7 @@ class GRRFS:
                 raise ValueError(
                     f"'{name}' must hold integers from 0 to "
                     f"{self.domain_sizes[column] - 1} in column {column} "
-                    f"(got {x[start + row, column].item()} in row "
-                    f"{start + row})")
+                    f"(got another value, or none, in row {start + row})")
 
     def __call__(self, x: Tensor, source: NoiseSource) -> Tensor:
         """Releases a matrix, with the words of :obj:`source`."""
@@ -264,11 +280,6 @@ class GRRFS:
                 rows, np.zeros_like(rows), 1, plan.depth)
             rows, attempt = rows[draw(rows, words)], attempt + 1
         return out.to(x.device)
-
-    def __repr__(self) -> str:
-        return (f'{self.__class__.__name__}(epsilon={self.epsilon}, '
-                f'num_sampled={self.num_sampled}, '
-                f'num_features={self.num_features})')
 
 
 class _Plan:

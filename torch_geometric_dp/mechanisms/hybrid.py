@@ -20,15 +20,11 @@ chose. How :math:`\alpha` is rounded does not matter for the proof.
 import math
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
-from typing import Union
 
 import numpy as np
 
-from torch_geometric_dp.mechanisms.column_mechanism import (
-    Array,
-    Bounds,
-    ColumnMechanism,
-)
+from torch_geometric_dp._typing import Array, Bounds
+from torch_geometric_dp.mechanisms.column_mechanism import ColumnMechanism
 from torch_geometric_dp.mechanisms.duchi import Duchi
 from torch_geometric_dp.mechanisms.odds import odds
 from torch_geometric_dp.mechanisms.piecewise import Piecewise
@@ -60,7 +56,7 @@ class Hybrid(ColumnMechanism):
     """
     depth = 2
 
-    def __init__(self, epsilons: Union[float, Sequence[float]],
+    def __init__(self, epsilons: float | Sequence[float],
                  bounds: Bounds = (-1.0, 1.0)) -> None:
         super().__init__(epsilons, bounds)
         self._piecewise = Piecewise(epsilons, bounds)

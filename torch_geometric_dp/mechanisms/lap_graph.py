@@ -50,13 +50,16 @@ are ordered by the pairs' numbers, and so without a look at the edges.
 import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from torch_geometric_dp._jit import jit
+from torch_geometric_dp.accountant import Unit
+from torch_geometric_dp.graph.pairs import Pairs, contains, num_pairs
 from torch_geometric_dp.mechanisms.edge_mechanism import EdgeMechanism
+from torch_geometric_dp.mechanisms.mechanism import WorstCase
 from torch_geometric_dp.mechanisms.odds import odds
-from torch_geometric_dp.mechanisms.pairs import Pairs, contains, num_pairs
 from torch_geometric_dp.noise import (
     NoiseSource,
     bernoulli,
@@ -65,9 +68,11 @@ from torch_geometric_dp.noise import (
     threshold,
     uniform_integers,
 )
+from torch_geometric_dp.noise.discrete import laplace_grid
 
 _SCORES = 2**62  # How many scores there are.
 _PARTS = 2**12  # In which scores are counted.
+_FEW = 6  # Pairs of four nodes; a graph is a number of six bits.
 _SLACK = Fraction(1, 2**39)  # Makes up for what the samplers round.
 
 
@@ -134,6 +139,38 @@ class LapGraph(EdgeMechanism):
         return out[:_take(pairs, scores, edges, edge_scores, first_out, ties,
                           out)]
 
+    def worst_case(self) -> WorstCase:
+        """Over all outputs for all graphs with four nodes."""
+        graphs = np.arange(2**_FEW)
+        size = (graphs[:, None] >> np.arange(_FEW) & 1).sum(axis=1)
+        # Randomised response, which is cut or filled at random: the lemma, with
+        # its integers.
+        flips = size[graphs[:, None] ^ graphs]
+        tau = self._tau / _SCORES
+        ones = tau**flips * (1 - tau)**(_FEW - flips)
+        ways = np.zeros(ones.shape)
+        for one in graphs:
+            for out in graphs:
+                k, t = size[one], size[out]
+                if t <= k and out & ~one == 0:
+                    ways[one, out] = 1 / math.comb(k, t)
+                elif t > k and one & ~out == 0:
+                    ways[one, out] = 1 / math.comb(_FEW - k, t - k)
+        # The noisy count, moved into its range.
+        t, s = laplace_grid(self._scale)
+        ratio = math.exp(-s / t)
+        z = np.arange(_FEW + 1)
+        count = (1 - ratio) / (1 + ratio) * ratio**np.abs(z - z[:, None])
+        count[:, 0] = ratio**z / (1 + ratio)
+        count[:, -1] = ratio**(_FEW - z) / (1 + ratio)
+        laws = np.log((ones @ ways) * count[size[:, None], size])
+        # From each graph to those with one edge more or less.
+        pairs = graphs[:, None] ^ 1 << np.arange(_FEW)
+        losses = laws[:, None] - laws[pairs]
+        one, edge, out = np.unravel_index(losses.argmax(), losses.shape)
+        return WorstCase(float(losses[one, edge, out]), Unit.EDGES,
+                         (_pairs(one), _pairs(pairs[one, edge])), _pairs(out))
+
     def _cut(self, wanted: int, count: int) -> int:
         enough = wanted + 70 + math.isqrt(4900 + 140 * wanted) + 1
         if 2 * enough >= count:  # Then all pairs are no more work.
@@ -149,10 +186,10 @@ class LapGraph(EdgeMechanism):
             source.derive('edges', 'high'), _SCORES - self._tau, len(flipped))
         return scores
 
-    def __repr__(self) -> str:
-        share = (f', count_share={self.count_share}'
-                 if self.count_share != 0.01 else '')
-        return f'{self.__class__.__name__}(epsilon={self.epsilon}{share})'
+
+def _pairs(graph: Any) -> str:
+    # The pairs of a graph with four nodes, by their numbers.
+    return f'pairs {[i for i in range(_FEW) if graph >> i & 1]}'
 
 
 def _first_out(scores: Pairs, edge_scores: Pairs, cut: int,

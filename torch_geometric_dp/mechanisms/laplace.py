@@ -25,14 +25,15 @@ input.
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from torch_geometric_dp.mechanisms.column_mechanism import Array, Bounds
+from torch_geometric_dp._typing import Array, Bounds
 from torch_geometric_dp.mechanisms.grid_noise import GridNoise
 from torch_geometric_dp.noise import NoiseSource, discrete_laplace
+from torch_geometric_dp.noise.discrete import laplace_grid
 
 
 class Laplace(GridNoise):
@@ -54,7 +55,7 @@ class Laplace(GridNoise):
         noisy = mechanism(torch.rand(100, 2), NoiseSource.from_os())
         mechanism.variance(0.5)   # 2.0000...
     """
-    def __init__(self, epsilons: Union[float, Sequence[float]],
+    def __init__(self, epsilons: float | Sequence[float],
                  bounds: Bounds = (-1.0, 1.0), steps: int = 2**16) -> None:
         super().__init__(epsilons, bounds, steps)
         self._scale = [_scale(self.steps, epsilon)
@@ -88,6 +89,21 @@ class Laplace(GridNoise):
     def reach(self, column: int) -> int:
         """Noise beyond this has a probability of less than 1e-15."""
         return math.ceil(36 * self._scale[column])
+
+    def column_loss(self, column: int) -> tuple[float, tuple[Any, Any], Any]:
+        """Over all outputs between the bounds, beyond which a ratio is
+        constant.
+        """
+        ends = float(self.low[column]), float(self.high[column])
+        if self._scale[column] == 0:
+            return 0.0, ends, sum(ends) / 2
+        # The scale of the sampler's integers, which is what is drawn.
+        t, s = laplace_grid(self._scale[column])
+        at = np.arange(-1.0, self.steps + 2.0)
+        loss = (np.abs(at - self.steps) - np.abs(at)) * (s / t)
+        worst = int(loss.argmax())
+        return (float(loss[worst]), ends,
+                float(self._values(at[worst:worst + 1], column)[0]))
 
     def _steps(self, values: Any, column: int) -> Array:
         steps = super()._steps(values, column)

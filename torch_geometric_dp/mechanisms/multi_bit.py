@@ -28,23 +28,24 @@ import itertools
 import math
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
-from typing import Any, Optional
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
-from torch_geometric_dp.mechanisms.column_mechanism import (
-    Array,
-    Bounds,
-    ColumnMechanism,
-)
+from torch_geometric_dp._typing import Array, Bounds
+from torch_geometric_dp._validate import check_epsilon, check_integer
+from torch_geometric_dp.accountant import Unit
+from torch_geometric_dp.mechanisms.column_mechanism import ColumnMechanism
 from torch_geometric_dp.mechanisms.duchi import (
     coin_limit,
     coin_range,
     coin_scale,
     coins,
 )
+from torch_geometric_dp.mechanisms.mechanism import WorstCase
+from torch_geometric_dp.mechanisms.odds import log_ratio
 from torch_geometric_dp.noise import WORD, Words
 
 
@@ -76,7 +77,7 @@ class MultiBit(ColumnMechanism):
 
     def __init__(self, epsilon: float, num_features: int,
                  bounds: Bounds = (-1.0, 1.0),
-                 num_sampled: Optional[int] = None,
+                 num_sampled: int | None = None,
                  rectify: bool = True) -> None:
         if epsilon != 0:
             epsilon = check_epsilon(epsilon)
@@ -135,6 +136,17 @@ class MultiBit(ColumnMechanism):
         np.put_along_axis(out, chosen, sent, axis=1)
         return out
 
+    def worst_case(self) -> WorstCase:
+        """For rows at opposite corners. The output shows which columns were
+        sent: given them, bits are independent.
+        """
+        half = int(self._half[0])
+        loss = 0.0 if self._scale == 0 else self.num_sampled * log_ratio(
+            Fraction(WORD // 2 + half, WORD // 2 - half))
+        return WorstCase(loss, Unit.FEATURES, (tuple(self.high.tolist()),
+                                               tuple(self.low.tolist())),
+                         'all bits that are sent 1')
+
     def decode(self, bits: Tensor) -> Tensor:
         """Unbiased values from bits (-1, 0 or 1), in the scale of their
         columns. Costs no privacy.
@@ -152,8 +164,3 @@ class MultiBit(ColumnMechanism):
 
     def _heads(self, unit: float) -> float:
         return int(coin_limit(unit, self._half[0])) / WORD
-
-    def __repr__(self) -> str:
-        return (f'{self.__class__.__name__}(epsilon={self.epsilon}, '
-                f'num_features={self.num_features}, '
-                f'num_sampled={self.num_sampled})')

@@ -14,7 +14,7 @@ how exact each sum shall be: its noise has the scale :math:`b / w_u`.
 \Delta`, with :math:`\Delta^p` from this table:
 
 =====  ===========  =====================  ======================
-unit   neighbours   :math:`p = 1`          :math:`p = 2`
+unit   relation     :math:`p = 1`          :math:`p = 2`
 =====  ===========  =====================  ======================
 node   add-remove   :math:`D M + T_D`      :math:`D^2 M + T_D`
 node   replace      :math:`2 D M + 2 T_D`  :math:`4 D^2 M + 4 T_D`
@@ -41,6 +41,9 @@ less. ∎
 For :math:`p = 2`, adding or removing a node is charged with :math:`4 T_D` at
 the least, so that the promise also covers a node whose row alone is replaced.
 (For :math:`p = 1`, and for :math:`D \geq 3` without weights, it does anyway.)
+It covers an edge that comes, goes or is replaced, too, as :math:`D M + T_D \geq
+2 T_2` and :math:`D^2 M + T_D \geq 4 M + T_2` for :math:`D \geq 2`; for
+:math:`D = 1`, an edge that is replaced counts as two nodes.
 
 **Theorem (Laplace).** With noise :math:`P(z) \propto e^{-|z| w_u / b}` and
 :math:`b = c \Delta / \varepsilon`, the sums are :math:`\varepsilon`-private.
@@ -80,15 +83,32 @@ leaves and :math:`D = m`, the centre costs :math:`(m + 1)/2` times epsilon.
 :func:`paper_weights` adds that condition.
 """
 import math
-from typing import Optional
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from torch_geometric_dp.accountant import Guarantee
-from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
-from torch_geometric_dp.mechanisms.gaussian import _law, gaussian_scale
+from torch_geometric_dp._arguments import Captured
+from torch_geometric_dp._validate import (
+    check_delta,
+    check_epsilon,
+    check_integer,
+)
+from torch_geometric_dp.accountant import (
+    GaussianNoise,
+    Guarantee,
+    Relation,
+    Trust,
+    Unit,
+)
+from torch_geometric_dp.mechanisms.edge_mechanism import check_unit
+from torch_geometric_dp.mechanisms.gaussian import (
+    _law,
+    gaussian_scale,
+    noise_loss,
+)
+from torch_geometric_dp.mechanisms.mechanism import Star, WorstCase
 from torch_geometric_dp.noise import (
     NoiseSource,
     block_rows,
@@ -98,19 +118,14 @@ from torch_geometric_dp.noise import (
 )
 from torch_geometric_dp.storage import row_blocks
 
-UNITS = ('node', 'edge')
-NEIGHBOURS = ('add-remove', 'replace')
-_WORDS = {
-    ('node', 'add-remove'): "one node, with its row and its edges, is added "
-                            "or removed",
-    ('node', 'replace'): "the row and the edges of one node are replaced",
-    ('edge', 'add-remove'): "one edge is added or removed",
-    ('edge', 'replace'): "one edge is replaced by another",
-}
+#: From rows and edges to sums, in steps, and the scales of their noise.
+Exact = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+_BEYOND = 100  # Times the norm that rows of canaries are to be clipped to.
 _PER_OCTAVE = 32  # Weights are rounded down to so many to a factor of two.
 
 
-class NeighbourSum:
+class NeighbourSum(Captured):
     r"""Sums over neighbours, with Laplace noise or (if :obj:`delta` is given)
     Gaussian noise.
 
@@ -121,7 +136,7 @@ class NeighbourSum:
             :obj:`unit="node"`. (default: :obj:`None`)
         unit (str, optional): What is protected, :obj:`"node"` or
             :obj:`"edge"`. (default: :obj:`"node"`)
-        neighbours (str, optional): Whether a unit comes or goes
+        relation (str, optional): Whether a unit comes or goes
             (:obj:`"add-remove"`), or is exchanged for another
             (:obj:`"replace"`). (default: :obj:`"add-remove"`)
         delta (float, optional): The probability with which the loss may be
@@ -144,28 +159,20 @@ class NeighbourSum:
         noisy = mechanism.release(sums, scale, NoiseSource.from_os())
         float(mechanism.variance(num_features=3))   # 800.0...
     """
-    def __init__(self, epsilon: float, max_degree: Optional[int] = None,
-                 unit: str = 'node', neighbours: str = 'add-remove',
-                 delta: Optional[float] = None, clip: float = 1.0,
+    def __init__(self, epsilon: float, max_degree: int | None = None,
+                 unit: str = 'node', relation: str = 'add-remove',
+                 delta: float | None = None, clip: float = 1.0,
                  hops: int = 1, steps: int = 2**20) -> None:
         self.epsilon = check_epsilon(epsilon)
-        if unit not in UNITS:
-            raise ValueError(f"'unit' must be one of {UNITS} (got {unit!r})")
-        if neighbours not in NEIGHBOURS:
-            raise ValueError(f"'neighbours' must be one of {NEIGHBOURS} "
-                             f"(got {neighbours!r})")
-        if max_degree is None and unit == 'node':
+        self.unit = check_unit(unit)
+        self.relation = Relation.of(relation, 'relation')
+        if max_degree is None and self.unit == Unit.NODE:
             raise ValueError("'max_degree' must be an integer of at least 1 "
                              "for unit='node': what a node can change depends "
                              "on it (got None)")
-        if delta is not None and not 0 < delta < 1:
-            raise ValueError(f"'delta' must lie between 0 and 1, or be None "
-                             f"for Laplace noise (got {delta})")
-        self.unit = unit
-        self.neighbours = neighbours
         self.max_degree = (None if max_degree is None else
                            check_integer('max_degree', max_degree, 1))
-        self.delta = None if delta is None else float(delta)
+        self.delta = None if delta is None else check_delta(delta)
         self.clip = check_epsilon(clip, 'clip')
         self.hops = check_integer('hops', hops, 1)
         self.steps = check_integer('steps', steps, 1)
@@ -179,20 +186,23 @@ class NeighbourSum:
     def guarantee(self) -> Guarantee:
         """What all hops together promise."""
         assumptions = ["the number of nodes is public"]
-        if self.unit == 'node':
+        also: tuple[tuple[Unit, int], ...] = ()
+        if self.unit == Unit.NODE:
             assumptions.append(f"no node has more than {self.max_degree} "
                                f"edges, in any graph that is possible")
+            # An edge that moves is more than a node with one edge.
+            few = self.max_degree == 1 and self.relation == Relation.ADD_REMOVE
+            also = ((Unit.FEATURES, 1), (Unit.EDGES, 2 if few else 1),
+                    (Unit.LABELS, 0))
         event = None
         if self.delta is not None:  # A little less noise than there is.
             noise = gaussian_scale(self.epsilon, self.delta, 2.0**30, 1)
-            event = 'gaussian', noise / 2.0**30
-        return Guarantee(self.epsilon,
-                         'node' if self.unit == 'node' else 'edges',
-                         _WORDS[self.unit, self.neighbours],
-                         delta=self.delta or 0.0, model='central',
-                         assumptions=tuple(assumptions), event=event)
+            event = GaussianNoise(noise / 2.0**30)
+        return Guarantee(self.epsilon, self.unit, self.relation,
+                         delta=self.delta or 0.0, model=Trust.CENTRAL,
+                         assumptions=tuple(assumptions), event=event, also=also)
 
-    def sensitivity(self, weight: Optional[Tensor] = None,
+    def sensitivity(self, weight: Tensor | None = None,
                     hop: int = 0) -> float:
         r"""The lemma's :math:`\Delta`, the largest weighted distance of the
         sums of neighbouring graphs in units of :obj:`clip`.
@@ -207,10 +217,11 @@ class NeighbourSum:
             missing = max(count - len(powers), 0)
             return float(powers[:count].sum()) + missing * most
 
-        if self.unit == 'edge':
+        comes = self.relation == Relation.ADD_REMOVE
+        if self.unit == Unit.EDGES:
             replaced = 2 * largest(2) if p == 1 else 4 * most + largest(2)
-            total = largest(2) if self.neighbours == 'add-remove' else replaced
-        elif self.neighbours == 'add-remove':
+            total = largest(2) if comes else replaced
+        elif comes:
             total = D**p * most + largest(D)
             if p == 2 and hop == 0:  # The row alone may be replaced.
                 total = max(total, 4 * largest(D))
@@ -220,7 +231,7 @@ class NeighbourSum:
         return float(total**(1 / p))
 
     def scale(self, num_features: int,
-              weight: Optional[Tensor] = None) -> Tensor:
+              weight: Tensor | None = None) -> Tensor:
         """The scale of the noise in steps: one number, or one for each of the
         weights. Weights count up to a common factor, and are rounded down by
         2% at the most.
@@ -239,9 +250,9 @@ class NeighbourSum:
     def _base(self, parts: list[float], num_features: int) -> float:
         # The scale for a weight of one, and for distances in steps.
         D = self.max_degree or 1
-        rows = {'edge': 2, 'node': D + 1}[self.unit]
-        if self.neighbours == 'replace':
-            rows = {'edge': 4, 'node': 2 * D + 1}[self.unit]
+        rows = {Unit.EDGES: 2, Unit.NODE: D + 1}[self.unit]
+        if self.relation == Relation.REPLACE:
+            rows = {Unit.EDGES: 4, Unit.NODE: 2 * D + 1}[self.unit]
         cells = max(rows * num_features, 1)
         if self.delta is not None:
             return gaussian_scale(self.epsilon, self.delta,
@@ -265,7 +276,7 @@ class NeighbourSum:
         return scales
 
     def variance(self, num_features: int,
-                 weight: Optional[Tensor] = None) -> Tensor:
+                 weight: Tensor | None = None) -> Tensor:
         """The exact variance of the noise in each cell of a hop's sums: one
         number, or one for each of the weights.
         """
@@ -320,6 +331,47 @@ class NeighbourSum:
                              (len(rows), width))
                 out[rows] = (exact[rows] + noise) * unit
         return torch.from_numpy(out).to(sums.device)
+
+    def worst_case(self, exact: Exact | None = None) -> WorstCase:
+        """The exact epsilon of one hop: for stars, whose sums are as far from
+        each other as can be, by the lemma. A layer may say how it comes from
+        rows and edges to sums, in steps, and to the scales of their noise.
+        """
+        if self.hops > 1:
+            raise TypeError(f"'{type(self).__name__}' with hops={self.hops} "
+                            f"cannot be verified exactly: what a hop sums "
+                            f"depends on the noise of the one before; audit() "
+                            f"tries it instead")
+        losses = [(self._loss(star, exact or self._exact), star.sides)
+                  for star in self.canaries()]
+        loss, sides = max(losses)
+        return WorstCase(loss, self.unit, sides, 'sums far beyond the first',
+                         delta=self.delta or 0.0)
+
+    def canaries(self, num_features: int = 2) -> list[Star]:
+        """A node with as many neighbours as it may have, or with one, or an
+        edge; rows are far beyond :obj:`clip`.
+        """
+        row = (_BEYOND * self.clip, *[0.0] * (num_features - 1))
+        most = (self.max_degree or 1) if self.unit == Unit.NODE else 1
+        return [Star(leaves, row, self.unit, self.relation)
+                for leaves in sorted({most, 1}, reverse=True)]
+
+    def _exact(self, x: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
+        steps = self.to_steps(x)
+        return (torch.zeros_like(steps).index_add(0, edges[1], steps[edges[0]]),
+                self.scale(x.size(1)))
+
+    def _loss(self, star: Star, exact: Exact) -> float:
+        (one, scale), (other, second) = (
+            exact(*star.tensors(torch.tensor([side])))
+            for side in (True, False))
+        if not torch.equal(scale, second):
+            return math.inf  # Noise whose scale tells which it was.
+        distance = torch.linalg.vector_norm(one - other, self.order, dim=1)
+        return noise_loss(distance.tolist(),
+                          scale.view(-1).expand(len(distance)).tolist(),
+                          self.delta)
 
     def paper_scale(self, weight: Tensor) -> Tensor:
         r"""The scale of the paper's noise in steps, :math:`2 D /

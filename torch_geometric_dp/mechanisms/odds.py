@@ -1,8 +1,8 @@
 from decimal import Decimal, localcontext
-from typing import Union
+from fractions import Fraction
 
 
-def odds(epsilon: Union[float, Decimal]) -> Decimal:
+def odds(epsilon: float | Decimal) -> Decimal:
     r""":math:`e^{\varepsilon}` to 80 digits. Epsilons above 36 count as 36:
     beyond that, 64-bit words would have too few values for the rare outputs.
 
@@ -12,3 +12,14 @@ def odds(epsilon: Union[float, Decimal]) -> Decimal:
     """
     with localcontext(prec=80):
         return min(Decimal(epsilon), Decimal(36)).exp()
+
+
+def log_ratio(ratio: Fraction) -> float:
+    """The logarithm of an exact ratio.
+
+    .. code-block:: python
+
+        log_ratio(Fraction(1))   # 0.0
+    """
+    with localcontext(prec=60):
+        return float((Decimal(ratio.numerator) / ratio.denominator).ln())

@@ -41,17 +41,14 @@ the input.
 """
 import math
 from collections.abc import Sequence
-from decimal import localcontext
-from typing import Any, Union
+from decimal import Decimal, localcontext
+from typing import Any
 
 import numpy as np
 
 from torch_geometric_dp._jit import jit
-from torch_geometric_dp.mechanisms.column_mechanism import (
-    Array,
-    Bounds,
-    ColumnMechanism,
-)
+from torch_geometric_dp._typing import Array, Bounds
+from torch_geometric_dp.mechanisms.column_mechanism import ColumnMechanism
 from torch_geometric_dp.mechanisms.odds import odds
 from torch_geometric_dp.noise import WORD, Words, threshold
 
@@ -80,7 +77,7 @@ class Piecewise(ColumnMechanism):
     #: :math:`t = e^{\varepsilon / \textrm{root}}`.
     root = 2
 
-    def __init__(self, epsilons: Union[float, Sequence[float]],
+    def __init__(self, epsilons: float | Sequence[float],
                  bounds: Bounds = (-1.0, 1.0)) -> None:
         super().__init__(epsilons, bounds)
         layout = [self._layout(epsilon) for epsilon in self.epsilons.tolist()]
@@ -92,10 +89,15 @@ class Piecewise(ColumnMechanism):
             for w, p, q in layout
         ])
 
+    def share(self, e: Decimal) -> float:
+        r"""The share of the range that the window covers, given
+        :math:`e^{\varepsilon}`.
+        """
+        return 1 / (math.exp(math.log(e) / self.root) + 1)
+
     def _layout(self, epsilon: float) -> tuple[int, int, int]:
         e = odds(epsilon)
-        t = float(e)**(1 / self.root)
-        inside = max(1, round(self.cells / (t + 1)))
+        inside = max(1, round(self.cells * self.share(e)))
         outside = self.cells - inside
         with localcontext(prec=80):
             q = threshold(1 / (inside * e + outside)) + 1

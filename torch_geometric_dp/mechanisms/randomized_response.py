@@ -20,15 +20,23 @@ for each other value, and the rest keeps. So :math:`q' = Q / 2^{64}` and
 """
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torch_geometric_dp._arguments import Captured
 from torch_geometric_dp._jit import jit
-from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
+from torch_geometric_dp._validate import check_epsilon, check_integer
+from torch_geometric_dp.accountant import Guarantee, Relation, Unit
+from torch_geometric_dp.mechanisms.mechanism import (
+    EveryLabel,
+    LabelPair,
+    WorstCase,
+    largest_loss,
+)
 from torch_geometric_dp.noise import (
     WORD,
     NoiseSource,
@@ -41,7 +49,7 @@ from torch_geometric_dp.noise import (
 from torch_geometric_dp.storage import empty, row_blocks
 
 
-class RandomizedResponse:
+class RandomizedResponse(Captured):
     r"""Generalised randomised response: keeps a value with probability
     :math:`e^{\varepsilon} / (e^{\varepsilon} + c - 1)`, and otherwise draws one
     of the other :math:`c - 1` values.
@@ -71,6 +79,11 @@ class RandomizedResponse:
                 f"bits cannot tell it from zero (got {epsilon})")
 
     @property
+    def guarantee(self) -> Guarantee:
+        """What is promised to one value."""
+        return Guarantee(self.epsilon, Unit.LABELS, Relation.REPLACE)
+
+    @property
     def other(self) -> Fraction:
         """The exact probability of each value but the true one."""
         return Fraction(self._other, WORD)
@@ -90,8 +103,21 @@ class RandomizedResponse:
         """The probability that the output is not the input."""
         return float((self.num_classes - 1) * self.other)
 
+    def worst_case(self) -> WorstCase:
+        """Over the whole transition matrix."""
+        outputs, matrix = np.arange(self.num_classes), self.transition_matrix()
+        loss, pair, output = largest_loss(
+            (value, (outputs, law)) for value, law in enumerate(matrix.numpy()))
+        return WorstCase(loss, Unit.LABELS, pair, output)
+
+    def canaries(self) -> list[LabelPair | EveryLabel]:
+        """The first two values, and each one or the next."""
+        first = LabelPair(0, 1)
+        return [first] if self.num_classes == 2 else [
+            first, EveryLabel(self.num_classes)]
+
     def check(self, values: Tensor, name: str = 'values',
-              mask: Optional[Tensor] = None) -> None:
+              mask: Tensor | None = None) -> None:
         """Raises an error that names the first value outside the domain."""
         if not _holds(values.dtype, self.num_classes - 1):
             raise ValueError(f"'{name}' must have a type that holds "
@@ -112,11 +138,11 @@ class RandomizedResponse:
             first = int(np.argmin(whole))
             raise ValueError(
                 f"'{name}' must hold integers from 0 to "
-                f"{self.num_classes - 1} (got {block[first]} in row "
+                f"{self.num_classes - 1} (got another value, or none, in row "
                 f"{(start + first) // width})")
 
     def __call__(self, values: Tensor, source: NoiseSource,
-                 mask: Optional[Tensor] = None) -> Tensor:
+                 mask: Tensor | None = None) -> Tensor:
         """Randomises :obj:`values` (any type that holds the integers from 0 to
         :obj:`num_classes - 1`), one word of :obj:`source` each.
 
@@ -147,10 +173,6 @@ class RandomizedResponse:
         in_threads(draw, rows, block_rows(width))
         released = torch.from_numpy(out).view(values.shape)
         return released.to(values.device, values.dtype if signed else None)
-
-    def __repr__(self) -> str:
-        return (f'{self.__class__.__name__}(epsilon={self.epsilon}, '
-                f'num_classes={self.num_classes})')
 
 
 def _holds(dtype: torch.dtype, largest: int) -> bool:

@@ -41,16 +41,12 @@ middle of the bounds, whatever the input.
 import math
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, localcontext
-from typing import Union
 
 import numpy as np
 
 from torch_geometric_dp._jit import jit
-from torch_geometric_dp.mechanisms.column_mechanism import (
-    Array,
-    Bounds,
-    ColumnMechanism,
-)
+from torch_geometric_dp._typing import Array, Bounds
+from torch_geometric_dp.mechanisms.column_mechanism import ColumnMechanism
 from torch_geometric_dp.mechanisms.odds import odds
 from torch_geometric_dp.noise import WORD, Words
 
@@ -73,7 +69,7 @@ class ThreeOutputs(ColumnMechanism):
         noisy = mechanism(torch.rand(100, 2), NoiseSource.from_os())
         mechanism.variance(0.5)   # 0.1150...
     """
-    def __init__(self, epsilons: Union[float, Sequence[float]],
+    def __init__(self, epsilons: float | Sequence[float],
                  bounds: Bounds = (-1.0, 1.0)) -> None:
         super().__init__(epsilons, bounds)
         words = [_words(epsilon) for epsilon in self.epsilons.tolist()]

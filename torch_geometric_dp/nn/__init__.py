@@ -1,6 +1,8 @@
 """Layers and losses for private and for released graphs."""
 from torch_geometric_dp.nn.aca import ACA
+from torch_geometric_dp.nn.check_private import check_private
 from torch_geometric_dp.nn.forward_corrected_loss import ForwardCorrectedLoss
+from torch_geometric_dp.nn.model_ledger import model_ledger
 from torch_geometric_dp.nn.nap import NAP
 from torch_geometric_dp.nn.nap_conv import NAPConv
 from torch_geometric_dp.nn.proportion_loss import ProportionLoss, metis_bags
@@ -8,8 +10,10 @@ from torch_geometric_dp.nn.tnie import TNIE
 
 __all__ = [
     'ACA',
+    'check_private',
     'ForwardCorrectedLoss',
     'metis_bags',
+    'model_ledger',
     'NAP',
     'NAPConv',
     'ProportionLoss',

@@ -1,5 +1,5 @@
 import warnings
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,10 +9,11 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.typing import Adj, SparseTensor
 from torch_geometric.utils import spmm, to_torch_csr_tensor
 
-from torch_geometric_dp.mechanisms.checks import check_integer
+from torch_geometric_dp._arguments import Captured
+from torch_geometric_dp._validate import check_integer
 
 
-class ACA(MessagePassing):
+class ACA(Captured, MessagePassing):
     r"""The adaptive calibrated aggregation of `NIP-GNN` (Eq. 14 and 15): hops
     of a normalised mean that keep close to where they started.
 
@@ -60,7 +61,7 @@ class ACA(MessagePassing):
         """Forgets what was learned, and the edges that were kept."""
         super().reset_parameters()
         torch.nn.init.constant_(self.tau, self.initial_tau)
-        self._normalised: Optional[tuple[Any, Optional[Tensor]]] = None
+        self._cached_edges: tuple[Any, Tensor | None] | None = None
 
     def forward(self, h0: Tensor, edge_index: Adj) -> Tensor:
         """Runs all hops."""
@@ -77,9 +78,9 @@ class ACA(MessagePassing):
         return h
 
     def _normalise(self, edge_index: Adj,
-                   h0: Tensor) -> tuple[Any, Optional[Tensor]]:
-        if self._normalised is not None:
-            return self._normalised
+                   h0: Tensor) -> tuple[Any, Tensor | None]:
+        if self._cached_edges is not None:
+            return self._cached_edges
         out = gcn_norm(edge_index, None, h0.size(0), dtype=h0.dtype)
         if isinstance(out, SparseTensor):
             out = out, None
@@ -88,7 +89,7 @@ class ACA(MessagePassing):
             # nodes in place of edges.
             out = _transposed(out[0], out[1], h0.size(0)), None
         if self.cached:
-            self._normalised = out
+            self._cached_edges = out
         return out[0], out[1]
 
     def _has_products(self, h0: Tensor) -> bool:
@@ -106,11 +107,6 @@ class ACA(MessagePassing):
         """The mean, if the edges are a sparse matrix."""
         out: Tensor = spmm(edge_index, x, 'sum')
         return out
-
-    def __repr__(self) -> str:
-        cached = ', cached=True' if self.cached else ''
-        return (f'{self.__class__.__name__}(hops={self.hops}, '
-                f'tau={self.initial_tau}{cached})')
 
 
 def _transposed(edge_index: Tensor, edge_weight: Tensor,

@@ -1,10 +1,11 @@
 import torch
 from torch import Tensor
 
+from torch_geometric_dp._arguments import Captured
 from torch_geometric_dp.mechanisms import RandomizedResponse
 
 
-class ForwardCorrectedLoss(torch.nn.Module):
+class ForwardCorrectedLoss(Captured, torch.nn.Module):
     r"""The cross-entropy of labels with known noise: what the model says of
     the true label, sent through the transition matrix :math:`T` of
     :class:`LabelRR`, is compared with the label that was released,
@@ -47,10 +48,6 @@ class ForwardCorrectedLoss(torch.nn.Module):
         scores, y = select_released(scores, y, self.num_classes)
         through = scores.log_softmax(dim=-1) + self.log_transition[:, y].t()
         return -through.logsumexp(dim=-1).mean()
-
-    def __repr__(self) -> str:
-        return (f'{self.__class__.__name__}(epsilon={self.epsilon}, '
-                f'num_classes={self.num_classes})')
 
 
 def select_released(scores: Tensor, y: Tensor,

@@ -4,17 +4,18 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import scatter
 
+from torch_geometric_dp._arguments import Captured
+from torch_geometric_dp._validate import check_integer
+from torch_geometric_dp.graph.pairs import check_edge_index
 from torch_geometric_dp.mechanisms import (
     RandomizedResponse,
     frequency_estimate,
     simplex_projection,
 )
-from torch_geometric_dp.mechanisms.checks import check_integer
-from torch_geometric_dp.mechanisms.pairs import check_edge_index
 from torch_geometric_dp.nn.forward_corrected_loss import select_released
 
 
-class ProportionLoss(torch.nn.Module):
+class ProportionLoss(Captured, torch.nn.Module):
     r"""Learning from label proportions, as in `RGNN`: in each bag of nodes, the
     mean prediction :math:`\hat{b}_r` is held against the reconstructed shares
     of the classes :math:`\tilde{b}_r`,
@@ -60,6 +61,8 @@ class ProportionLoss(torch.nn.Module):
         if not 0 < floor < 1:
             raise ValueError(f"'floor' must lie between 0 and 1 (got {floor})")
         self.response = RandomizedResponse(epsilon, num_classes)
+        self.epsilon = self.response.epsilon
+        self.num_classes = self.response.num_classes
         self.floor = float(floor)
         self.register_buffer('bags', bags, persistent=False)
         self.bags: Tensor
@@ -85,12 +88,6 @@ class ProportionLoss(torch.nn.Module):
         return torch.nn.functional.kl_div(
             target.log(), guess.clamp(min=1e-12).log(), log_target=True,
             reduction='batchmean')
-
-    def __repr__(self) -> str:
-        return (f'{self.__class__.__name__}(num_nodes={len(self.bags)}, '
-                f'epsilon={self.response.epsilon}, '
-                f'num_classes={self.response.num_classes}, '
-                f'floor={self.floor})')
 
 
 def metis_bags(edge_index: Tensor, num_nodes: int, num_bags: int,

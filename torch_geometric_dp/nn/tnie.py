@@ -1,4 +1,3 @@
-from typing import Optional
 
 import torch
 from torch import Tensor
@@ -8,11 +7,12 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.typing import Adj
 from torch_geometric.utils import degree, scatter
 
-from torch_geometric_dp.mechanisms.checks import check_integer
-from torch_geometric_dp.nn.adjacency import distinct_edges
+from torch_geometric_dp._arguments import Captured
+from torch_geometric_dp._validate import check_integer
+from torch_geometric_dp.graph.adjacency import distinct_edges
 
 
-class TNIE(MessagePassing):
+class TNIE(Captured, MessagePassing):
     r"""The topology-based node influence estimator of `NIP-GNN` (Eq. 6 to 8).
 
     .. math::
@@ -75,7 +75,7 @@ class TNIE(MessagePassing):
         scores: Tensor = centrality * h.view(-1)
         return scores
 
-    def fit(self, x: Tensor, edge_index: Adj, target: Optional[Tensor] = None,
+    def fit(self, x: Tensor, edge_index: Adj, target: Tensor | None = None,
             epochs: int = 200, lr: float = 0.01) -> 'TNIE':
         """Fits the scores to a public target, by the squared error.
 
@@ -117,10 +117,6 @@ class TNIE(MessagePassing):
     def message(self, x_j: Tensor, edge_weight: Tensor) -> Tensor:
         """A neighbour's part of the sum."""
         return edge_weight.view(-1, 1) * x_j
-
-    def __repr__(self) -> str:
-        return (f'{self.__class__.__name__}({self.in_channels}, '
-                f'{self.hidden_channels}, hops={self.hops})')
 
 
 def pagerank(edge_index: Tensor, num_nodes: int, damping: float = 0.85,

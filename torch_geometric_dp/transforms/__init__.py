@@ -1,10 +1,18 @@
 """Releases of a graph's private fields, as PyG transforms."""
 from torch_geometric_dp.transforms.bound_degree import BoundDegree
+from torch_geometric_dp.transforms.columns import (
+    Duchi,
+    Hybrid,
+    Laplace,
+    Piecewise,
+    PMSub,
+    SquareWave,
+    ThreeOutputs,
+)
 from torch_geometric_dp.transforms.degree_preserving_rr import (
     DegreePreservingRR,
 )
 from torch_geometric_dp.transforms.discretize import Discretize
-from torch_geometric_dp.transforms.duchi import Duchi
 from torch_geometric_dp.transforms.duchi_multi import DuchiMulti
 from torch_geometric_dp.transforms.edge_rand import EdgeRand
 from torch_geometric_dp.transforms.edge_rr import EdgeRR
@@ -12,18 +20,14 @@ from torch_geometric_dp.transforms.feature_rr import FeatureRR
 from torch_geometric_dp.transforms.gaussian import Gaussian
 from torch_geometric_dp.transforms.group_columns import GroupColumns
 from torch_geometric_dp.transforms.grrfs import GRRFS
-from torch_geometric_dp.transforms.hybrid import Hybrid
 from torch_geometric_dp.transforms.label_rr import LabelRR
 from torch_geometric_dp.transforms.lap_graph import LapGraph
-from torch_geometric_dp.transforms.laplace import Laplace
 from torch_geometric_dp.transforms.multi_bit import MultiBit
-from torch_geometric_dp.transforms.piecewise import Piecewise
-from torch_geometric_dp.transforms.pm_sub import PMSub
+from torch_geometric_dp.transforms.publish import Publish
 from torch_geometric_dp.transforms.reconstruct_features import (
     ReconstructFeatures,
 )
 from torch_geometric_dp.transforms.reconstruct_labels import ReconstructLabels
-from torch_geometric_dp.transforms.three_outputs import ThreeOutputs
 
 __all__ = [
     'BoundDegree',
@@ -44,7 +48,9 @@ __all__ = [
     'MultiBit',
     'Piecewise',
     'PMSub',
+    'Publish',
     'ReconstructFeatures',
     'ReconstructLabels',
+    'SquareWave',
     'ThreeOutputs',
 ]

@@ -1,22 +1,23 @@
 from collections.abc import Sequence
-from typing import Any, Optional, Union
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 
-from torch_geometric_dp.mechanisms.checks import check_integer, check_integers
+from torch_geometric_dp._arguments import Captured
+from torch_geometric_dp._typing import Bounds
+from torch_geometric_dp._validate import check_integer, check_integers
 from torch_geometric_dp.storage import empty, row_blocks
 from torch_geometric_dp.transforms.feature_transform import (
-    Bound,
+    check_bounds,
     feature_stores,
-    short,
 )
 
 
 @functional_transform('dp_discretize')
-class Discretize(BaseTransform):
+class Discretize(Captured, BaseTransform):
     r"""Turns continuous columns into the numbers of bins of equal width, from 0
     on, for transforms that release integers (functional name:
     :obj:`dp_discretize`).
@@ -42,18 +43,11 @@ class Discretize(BaseTransform):
         private = GRRFS(4.0, num_sampled=2, domain_sizes=4)(transform(data))
         middles = transform.decode(private.x)
     """
-    def __init__(self, bounds: tuple[Bound, Bound],
-                 bins: Union[int, Sequence[int]],
-                 columns: Optional[Sequence[int]] = None,
+    def __init__(self, bounds: Bounds,
+                 bins: int | Sequence[int],
+                 columns: Sequence[int] | None = None,
                  clip: bool = False) -> None:
-        if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
-            raise ValueError(f"'bounds' must be a pair, the lowest and the "
-                             f"highest value (got {bounds!r})")
-        low, high = (torch.as_tensor(b, dtype=torch.double) for b in bounds)
-        if not ((low < high) & torch.isfinite(high - low)).all():
-            raise ValueError(f"'bounds' must be finite, and the lower one "
-                             f"below the upper one (got {bounds!r})")
-        self.bounds = low.tolist(), high.tolist()
+        self.bounds = check_bounds(bounds)
         self.bins = check_integers('bins', bins, 2)
         self.columns = None if columns is None else tuple(
             check_integer(f'columns[{i}]', column, 0)
@@ -112,17 +106,8 @@ class Discretize(BaseTransform):
             name = column if self.columns is None else self.columns[column]
             raise ValueError(
                 f"'x' must lie within its bounds, from {limits[0]} to "
-                f"{limits[1]} in column {name} (got {x[row, column]} in "
+                f"{limits[1]} in column {name} (got another value in "
                 f"row {first + row})")
         number = ((x - low) / (high - low) * bins).floor()
         # The highest value belongs to the last bin.
         return number.clamp(min=0).minimum(bins - 1)
-
-    def __repr__(self) -> str:
-        low, high = map(short, self.bounds)
-        args = [f'bounds=({low}, {high})', f'bins={short(self.bins)}']
-        if self.columns is not None:
-            args.append(f'columns={short(self.columns)}')
-        if self.clip:
-            args.append('clip=True')
-        return f"{self.__class__.__name__}({', '.join(args)})"

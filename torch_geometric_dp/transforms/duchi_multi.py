@@ -1,10 +1,9 @@
-from typing import Optional
 
 from torch_geometric.data.datapipes import functional_transform
 
 from torch_geometric_dp import mechanisms
+from torch_geometric_dp._typing import Bounds
 from torch_geometric_dp.transforms.feature_transform import (
-    Bound,
     FeatureTransform,
 )
 
@@ -25,8 +24,8 @@ class DuchiMulti(FeatureTransform):
         private = DuchiMulti(epsilon=4.0, bounds=(0.0, 1.0))(data)
         private.privacy.epsilon('features')   # 4.0
     """
-    def __init__(self, epsilon: float, bounds: tuple[Bound, Bound],
-                 clip: bool = False, seed: Optional[int] = None) -> None:
+    def __init__(self, epsilon: float, bounds: Bounds,
+                 clip: bool = False, seed: int | None = None) -> None:
         super().__init__(epsilon, bounds, clip=clip, seed=seed)
 
     def mechanism(self, num_features: int) -> mechanisms.DuchiMulti:

@@ -1,11 +1,12 @@
-from torch import Tensor
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.data.storage import BaseStorage
 
 from torch_geometric_dp import mechanisms
-from torch_geometric_dp.accountant.guarantee import Parameter
+from torch_geometric_dp.accountant.entry import Pairs as EntryPairs
+from torch_geometric_dp.graph.pairs import Pairs, num_pairs
 from torch_geometric_dp.noise import NoiseSource
 from torch_geometric_dp.transforms.edge_transform import EdgeTransform
+from torch_geometric_dp.transforms.private_transform import Field
 
 
 @functional_transform('dp_edge_rand')
@@ -29,8 +30,7 @@ class EdgeRand(EdgeTransform):
         """The mechanism, for any graph."""
         return mechanisms.EdgeRand(self.epsilon)
 
-    @property
-    def parameters(self) -> tuple[tuple[str, Parameter], ...]:
+    def describe(self, fields: list[Field]) -> EntryPairs:
         """What it takes to undo the bias."""
         return ('flip', self.mechanism.flip),
 
@@ -38,7 +38,8 @@ class EdgeRand(EdgeTransform):
         """The expected number of pairs that :meth:`draw` returns."""
         return self.mechanism.expected_edges(num_nodes, num_edges)
 
-    def draw(self, store: BaseStorage, private: Tensor, public: Tensor,
-             num_nodes: int, source: NoiseSource) -> tuple[Tensor, None]:
+    def draw(self, store: BaseStorage, private: Pairs, public: Pairs,
+             num_nodes: int, source: NoiseSource) -> tuple[Pairs, None]:
         """Draws the pairs to release."""
-        return self.mechanism(private, num_nodes, source), None
+        return self.mechanism.release(private, num_pairs(num_nodes),
+                                      source), None

@@ -1,6 +1,6 @@
 import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Optional
 
 import numpy as np
 import torch
@@ -8,8 +8,18 @@ from torch import Tensor
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.data.storage import BaseStorage
 
+from torch_geometric_dp._typing import Ints
+from torch_geometric_dp._validate import check_choice, check_integer
 from torch_geometric_dp.accountant import Guarantee
+from torch_geometric_dp.graph.pairs import (
+    Pairs,
+    check_edge_index,
+    from_pairs,
+    pair_numbers,
+    to_pairs,
+)
 from torch_geometric_dp.hrg import (
+    BlockCounts,
     Blocks,
     Chains,
     Dendrogram,
@@ -17,12 +27,7 @@ from torch_geometric_dp.hrg import (
     private_weight,
     random_dendrogram,
 )
-from torch_geometric_dp.mechanisms.checks import check_integer
-from torch_geometric_dp.mechanisms.pairs import (
-    check_edge_index,
-    from_pairs,
-    to_pairs,
-)
+from torch_geometric_dp.mechanisms.mechanism import WorstCase
 from torch_geometric_dp.noise import NoiseSource
 from torch_geometric_dp.transforms.edge_transform import (
     MAX_EDGES,
@@ -87,6 +92,10 @@ class EdgeRR(EdgeTransform):
         max_edges (int, optional): A release that is expected to have more
             columns of :obj:`edge_index` is refused, before it costs anything.
             (default: :obj:`10000000`)
+        drop (sequence of str, optional): Further fields of edges, which are
+            removed. (default: :obj:`()`)
+        keep (sequence of str, optional): Public fields that stay, although
+            their name says that they hold edges. (default: :obj:`()`)
         seed (int, optional): Makes the noise repeatable, and known to everybody
             who knows the seed. (default: :obj:`None`)
 
@@ -97,16 +106,13 @@ class EdgeRR(EdgeTransform):
         private.privacy.epsilon('edges')   # 1.0
     """
     def __init__(self, epsilon: float, private: str = 'edge_private',
-                 dendrogram: str = 'public', guide: Optional[str] = None,
-                 steps: Optional[int] = None, share: float = 0.5,
+                 dendrogram: str = 'public', guide: str | None = None,
+                 steps: int | None = None, share: float = 0.5,
                  largest_merged: int = 8, min_probability: float = 0.05,
                  min_signal: float = 3.0, edge_weight: bool = False,
-                 max_edges: int = MAX_EDGES,
-                 seed: Optional[int] = None) -> None:
-        super().__init__(epsilon, private, max_edges, seed)
-        if dendrogram not in DENDROGRAMS:
-            raise ValueError(f"'dendrogram' must be one of {DENDROGRAMS} "
-                             f"(got {dendrogram!r})")
+                 max_edges: int = MAX_EDGES, drop: Sequence[str] = (),
+                 keep: Sequence[str] = (), seed: int | None = None) -> None:
+        super().__init__(epsilon, private, max_edges, drop, keep, seed)
         if not 0 < share < 1:
             raise ValueError(f"'share' must lie between 0 and 1 (got {share})")
         if not 0 <= min_probability <= 1:
@@ -115,29 +121,34 @@ class EdgeRR(EdgeTransform):
         if not 0 <= min_signal < math.inf:
             raise ValueError(f"'min_signal' must be zero or more, and finite "
                              f"(got {min_signal})")
-        self.dendrogram = dendrogram
+        self.dendrogram = check_choice('dendrogram', dendrogram, DENDROGRAMS)
         self.guide = guide
-        if steps is None:
-            steps = 0 if dendrogram == 'public' else 100
-        self.steps = check_integer('steps', steps, 0)
+        self.steps = None if steps is None else check_integer('steps', steps, 0)
         self.share = float(share)
         self.largest_merged = check_integer('largest_merged', largest_merged,
                                             1)
         self.min_probability = float(min_probability)
         self.min_signal = float(min_signal)
         self.edge_weight = bool(edge_weight)
-        if self._split()[1] < 2.0**-30:
-            raise ValueError(f"'epsilon' must leave at least 2**-30 for the "
-                             f"counts: noise beyond that has no scale here "
-                             f"(got {epsilon})")
+        BlockCounts(self._split()[1])  # Refuses an epsilon that is too small.
+
+    @property
+    def mechanism(self) -> BlockCounts:
+        """The mechanism of the counts."""
+        return BlockCounts(self._split()[1])
+
+    def worst_case(self) -> WorstCase:
+        """That of the counts, if they are all that is released."""
+        if self.dendrogram != 'public':
+            raise TypeError(f"'EdgeRR' with dendrogram={self.dendrogram!r} "
+                            f"cannot be verified exactly: its dendrograms are "
+                            f"too many to list; audit() tries it instead")
+        return self.mechanism.worst_case()
 
     @property
     def guarantee(self) -> Guarantee:
         """One private edge, in the central model."""
         promise = super().guarantee
-        if self.guide is not None:
-            promise = replace(promise, assumptions=promise.assumptions + (
-                f"'{self.guide}' is public", ))
         if self.dendrogram == 'joint':
             promise = replace(promise, assumptions=promise.assumptions + (
                 "the Markov chain over dendrograms has converged", ))
@@ -157,34 +168,33 @@ class EdgeRR(EdgeTransform):
         return (num_edges * (1 + a / (1 - a * a)) +
                 max(0, num_nodes - 1) * noise)
 
-    def draw(self, store: BaseStorage, private: Tensor, public: Tensor,
+    def draw(self, store: BaseStorage, private: Pairs, public: Pairs,
              num_nodes: int,
-             source: NoiseSource) -> tuple[Tensor, Optional[Tensor]]:
+             source: NoiseSource) -> tuple[Pairs, Tensor | None]:
         """Draws the pairs to release, and their weights if asked for."""
         if num_nodes < 2:  # No pairs.
             return private, torch.ones(0) if self.edge_weight else None
-        tree = self._tree(private, self._shape(store, public), num_nodes,
+        secret = from_pairs(private).numpy()
+        tree = self._tree(secret, self._shape(store, public), num_nodes,
                           source.derive('dendrogram'))
-        blocks, epsilon = Blocks(tree, self.largest_merged), self._split()[1]
-        counts = blocks.noisy_counts(private.numpy(), epsilon,
-                                     source.derive('counts'))
+        blocks, noisy = Blocks(tree, self.largest_merged), self.mechanism
+        counts = noisy(blocks, secret, source.derive('counts'))
         p = np.clip(counts / blocks.pairs, 0.0, 1.0)
-        p[(p < self.min_probability) | (counts < self.min_signal / epsilon)] = 0
+        p[(p < self.min_probability) |
+          (counts < self.min_signal / noisy.epsilon)] = 0
         pairs, block = blocks.draw(p, source.derive('pairs'))
         weights = torch.from_numpy(p[block]).float()
-        return (torch.from_numpy(np.sort(pairs, axis=0)),
+        return (pair_numbers(torch.from_numpy(pairs)),
                 weights if self.edge_weight else None)
 
     @property
     def public_fields(self) -> tuple[str, ...]:
-        """The guide."""
-        return () if self.guide is None else (self.guide, )
+        """The guide, and what may stay."""
+        return self.keep if self.guide is None else (self.guide, *self.keep)
 
-    def content(self, store: BaseStorage, field: str) -> tuple[Tensor, ...]:
-        """What the release depends on: the guide, too."""
-        content = super().content(store, field)
-        return content if self.guide is None else (*content,
-                                                   store[self.guide])
+    def guides(self, store: BaseStorage) -> tuple[Tensor, ...]:
+        """The guide."""
+        return () if self.guide is None else (store[self.guide], )
 
     def _split(self) -> tuple[float, float]:
         # Epsilon for the dendrogram, and for the counts.
@@ -193,20 +203,21 @@ class EdgeRR(EdgeTransform):
         first = self.epsilon * self.share
         return first, self.epsilon - first
 
-    def _shape(self, store: BaseStorage, public: Tensor) -> Tensor:
+    def _shape(self, store: BaseStorage, public: Pairs) -> Ints:
         # The public pairs that shape the dendrogram.
-        if self.guide is None:
-            return public
-        return from_pairs(to_pairs(torch.cat([public, store[self.guide].cpu()],
-                                             dim=1)))
+        edges = from_pairs(public)
+        if self.guide is not None:
+            edges = from_pairs(to_pairs(torch.cat(
+                [edges, store[self.guide].cpu()], dim=1)))
+        ends: Ints = edges.numpy()
+        return ends
 
-    def _tree(self, private: Tensor, shape: Tensor, num_nodes: int,
+    def _tree(self, private: Ints, edges: Ints, num_nodes: int,
               source: NoiseSource) -> Dendrogram:
-        edges = shape.numpy()
         if self.dendrogram == 'public':
             starts = [metis_dendrogram(edges, num_nodes)]
             chains = Chains(starts, (_PUBLIC_WEIGHT, 0.0), source, edges)
-            chains.run(self.steps * num_nodes, tolerance=None)
+            chains.run((self.steps or 0) * num_nodes, tolerance=None)
             return chains.dendrogram
         weight = private_weight(self._split()[0], num_nodes)
         weights = [(_PUBLIC_WEIGHT, weight)]
@@ -216,8 +227,8 @@ class EdgeRR(EdgeTransform):
         starts = [metis_dendrogram(edges, num_nodes, seed)
                   for seed in range(_CHAINS - 1)]
         starts.append(random_dendrogram(num_nodes, source.derive('start')))
-        chains = Chains(starts, weights, source, edges, private.numpy())
-        chains.run(self.steps * num_nodes)
+        chains = Chains(starts, weights, source, edges, private)
+        chains.run((100 if self.steps is None else self.steps) * num_nodes)
         return chains.dendrogram
 
     def _check(self, store: BaseStorage) -> None:
@@ -229,15 +240,3 @@ class EdgeRR(EdgeTransform):
                              f"that shape the dendrogram (got the fields "
                              f"{sorted(map(str, store.keys()))})")
         check_edge_index(store[self.guide], self.num_nodes(store), self.guide)
-
-    def arguments(self) -> list[str]:
-        """What :obj:`repr` shows between the brackets."""
-        args = super().arguments()
-        steps = 0 if self.dendrogram == 'public' else 100
-        defaults = {'dendrogram': 'public', 'guide': None, 'steps': steps,
-                    'share': 0.5, 'largest_merged': 8, 'min_probability': 0.05,
-                    'min_signal': 3.0, 'edge_weight': False}
-        args[1:1] = [f'{name}={getattr(self, name)!r}'
-                     for name, default in defaults.items()
-                     if getattr(self, name) != default]
-        return args

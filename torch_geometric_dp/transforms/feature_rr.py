@@ -1,10 +1,11 @@
-from typing import Optional, Union
 
 from torch_geometric.data.datapipes import functional_transform
 
 from torch_geometric_dp import mechanisms
+from torch_geometric_dp._typing import Bounds
+from torch_geometric_dp._validate import check_choice
+from torch_geometric_dp.mechanisms.feature_rr import DECODERS, check_bins
 from torch_geometric_dp.transforms.feature_transform import (
-    Bound,
     FeatureTransform,
     Scores,
 )
@@ -57,23 +58,16 @@ class FeatureRR(FeatureTransform):
         private = FeatureRR(epsilon=64.0, bounds=(0.0, 1.0))(data)
         private.privacy.epsilon('features')   # 64.0
     """
-    def __init__(self, epsilon: float, bounds: tuple[Bound, Bound],
-                 bins: Union[int, str] = 'auto',
-                 scores: Optional[Scores] = None, decode: str = 'none',
+    def __init__(self, epsilon: float, bounds: Bounds,
+                 bins: int | str = 'auto',
+                 scores: Scores | None = None, decode: str = 'none',
                  clip: bool = False, private_scores: bool = False,
-                 seed: Optional[int] = None) -> None:
+                 seed: int | None = None) -> None:
         super().__init__(epsilon, bounds, scores, clip, private_scores, seed)
-        mechanisms.FeatureRR(1.0, bins=bins, decode=decode)  # Are they right?
-        self.bins = bins
-        self.decode = decode
+        self.bins = check_bins(bins)
+        self.decode = check_choice('decode', decode, DECODERS)
 
     def mechanism(self, num_features: int) -> mechanisms.FeatureRR:
         """The mechanism for rows with so many columns."""
         return mechanisms.FeatureRR(self.epsilons(num_features), self.bounds,
                                     self.bins, self.decode)
-
-    def arguments(self) -> list[str]:
-        """What :obj:`repr` shows between the brackets."""
-        args = super().arguments()
-        args[2:2] = [f'bins={self.bins!r}', f'decode={self.decode!r}']
-        return args

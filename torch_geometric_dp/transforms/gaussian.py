@@ -1,15 +1,15 @@
 from dataclasses import replace
-from typing import Optional
 
 from torch_geometric.data.datapipes import functional_transform
-from torch_geometric.data.storage import BaseStorage
 
 from torch_geometric_dp import mechanisms
-from torch_geometric_dp.accountant import Guarantee
+from torch_geometric_dp._typing import Bounds
+from torch_geometric_dp._validate import check_delta
+from torch_geometric_dp.accountant import GaussianNoise, Guarantee
 from torch_geometric_dp.transforms.feature_transform import (
-    Bound,
     FeatureTransform,
 )
+from torch_geometric_dp.transforms.private_transform import Field
 
 
 @functional_transform('dp_gaussian')
@@ -39,32 +39,23 @@ class Gaussian(FeatureTransform):
         private = Gaussian(epsilon=4.0, bounds=(0.0, 1.0))(data)
         private.privacy.epsilon('features', delta=1e-5)   # 4.0
     """
-    def __init__(self, epsilon: float, bounds: tuple[Bound, Bound],
+    def __init__(self, epsilon: float, bounds: Bounds,
                  delta: float = 1e-5, clip: bool = False,
-                 seed: Optional[int] = None) -> None:
+                 seed: int | None = None) -> None:
         super().__init__(epsilon, bounds, clip=clip, seed=seed)
-        if not 0 < delta < 1:
-            raise ValueError(f"'delta' must lie between 0 and 1 (got {delta})")
-        self.delta = float(delta)
+        self.delta = check_delta(delta)
 
     @property
     def guarantee(self) -> Guarantee:
         """One node's whole row, in the local model."""
         return replace(super().guarantee, delta=self.delta)
 
-    def promise(self, stores: list[tuple[BaseStorage, str]]) -> Guarantee:
+    def promise(self, fields: list[Field]) -> Guarantee:
         """The same, with the noise that was drawn for rows of this length."""
-        widths = {store[field].size(1) for store, field in stores}
-        least = min(self.mechanism(width).multiplier for width in widths)
-        return replace(self.guarantee, event=('gaussian', least))
+        least = min(field.ready.multiplier for field in fields)
+        return replace(self.guarantee, event=GaussianNoise(least))
 
     def mechanism(self, num_features: int) -> mechanisms.Gaussian:
         """The mechanism for rows with so many columns."""
         return mechanisms.Gaussian(self.epsilon, num_features, self.delta,
                                    self.bounds)
-
-    def arguments(self) -> list[str]:
-        """What :obj:`repr` shows between the brackets."""
-        args = super().arguments()
-        args.insert(2, f'delta={self.delta}')
-        return args

@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from typing import Any, Optional, Union
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -7,17 +7,15 @@ from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 from torch_geometric.utils import scatter
 
+from torch_geometric_dp._arguments import Captured
+from torch_geometric_dp._validate import check_integers
 from torch_geometric_dp.mechanisms import GRRFS
-from torch_geometric_dp.mechanisms.checks import check_integers
 from torch_geometric_dp.storage import empty, row_blocks
-from torch_geometric_dp.transforms.feature_transform import (
-    feature_stores,
-    short,
-)
+from torch_geometric_dp.transforms.feature_transform import feature_stores
 
 
 @functional_transform('dp_group_columns')
-class GroupColumns(BaseTransform):
+class GroupColumns(Captured, BaseTransform):
     r"""Combines groups of binary columns into one column each, which is 1 if
     any of them is (functional name: :obj:`dp_group_columns`).
 
@@ -42,8 +40,8 @@ class GroupColumns(BaseTransform):
         GroupColumns(2)(data).x.shape               # torch.Size([30, 2])
         GroupColumns([0, 1, 1, 2])(data).x.shape    # torch.Size([30, 3])
     """
-    def __init__(self, groups: Union[int, Sequence[int]],
-                 seed: Optional[int] = None) -> None:
+    def __init__(self, groups: int | Sequence[int],
+                 seed: int | None = None) -> None:
         self.groups = check_integers('groups', groups, 0)
         if self.groups == 0:
             raise ValueError("'groups' must have at least one column each "
@@ -79,9 +77,3 @@ class GroupColumns(BaseTransform):
                                           reduce='max')
             store.x = out
         return data
-
-    def __repr__(self) -> str:
-        args = [f'groups={short(self.groups)}']
-        if self.seed is not None:
-            args.append(f'seed={self.seed}')
-        return f"{self.__class__.__name__}({', '.join(args)})"

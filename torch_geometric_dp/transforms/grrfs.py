@@ -1,22 +1,27 @@
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Optional
+from typing import Any
 
 from torch_geometric.data.datapipes import functional_transform
-from torch_geometric.data.storage import BaseStorage
 
 from torch_geometric_dp import mechanisms
-from torch_geometric_dp.accountant import Guarantee
-from torch_geometric_dp.accountant.composition import exact_sum
-from torch_geometric_dp.accountant.guarantee import Parameter
-from torch_geometric_dp.mechanisms.checks import (
+from torch_geometric_dp._typing import Sizes
+from torch_geometric_dp._validate import (
+    check_choice,
     check_epsilon,
     check_integer,
     check_integers,
 )
-from torch_geometric_dp.mechanisms.grrfs import Sizes
+from torch_geometric_dp.accountant import Guarantee, Relation, Unit
+from torch_geometric_dp.accountant.composition import exact_sum
+from torch_geometric_dp.accountant.entry import Pairs
+from torch_geometric_dp.mechanisms.mechanism import Canary
 from torch_geometric_dp.noise import NoiseSource
 from torch_geometric_dp.transforms.feature_transform import feature_stores
-from torch_geometric_dp.transforms.private_transform import PrivateTransform
+from torch_geometric_dp.transforms.private_transform import (
+    Field,
+    PrivateTransform,
+)
 
 
 @functional_transform('dp_grrfs')
@@ -41,6 +46,9 @@ class GRRFS(PrivateTransform):
         num_sampled (int): The number of columns :math:`m` that are randomised.
         domain_sizes (int or sequence of ints): The number of values of all
             columns, or of each of them; public numbers.
+        calibration (str, optional): :obj:`"paper"` holds Theorem 1's number on
+            record as a claim, beside the true one.
+            (default: :obj:`"proven"`)
         seed (int, optional): Makes the noise repeatable, and known to everybody
             who knows the seed. (default: :obj:`None`)
 
@@ -57,7 +65,8 @@ class GRRFS(PrivateTransform):
         published.privacy.claimed_epsilon('features')   # 3.3...
     """
     def __init__(self, epsilon: float, num_sampled: int, domain_sizes: Sizes,
-                 seed: Optional[int] = None) -> None:
+                 calibration: str = 'proven',
+                 seed: int | None = None) -> None:
         super().__init__(seed)
         self.epsilon = check_epsilon(epsilon)
         self.num_sampled = check_integer('num_sampled', num_sampled, 1)
@@ -66,24 +75,23 @@ class GRRFS(PrivateTransform):
         #: One number, or a tuple with one for each column.
         self.domain_sizes = check_integers('domain_sizes', domain_sizes, 2)
         sizes = self.domain_sizes
-        # Is all of it right? If the number of columns is known, against that.
-        self.mechanism(self.num_sampled if isinstance(sizes, int) else
-                       len(sizes))
-        #: Whether Theorem 1's number is on record as a claim.
-        self.calibration = 'proven'
+        if not isinstance(sizes, int) and len(sizes) < self.num_sampled:
+            raise ValueError(f"'num_sampled' must be at most the number of "
+                             f"columns, which is {len(sizes)} "
+                             f"(got {num_sampled})")
+        self.calibration = check_choice('calibration', calibration,
+                                        ('proven', 'paper'))
 
     @classmethod
     def from_paper(cls, epsilon_x: float, num_sampled: int,
-                   domain_sizes: Sizes, seed: Optional[int] = None) -> 'GRRFS':
+                   domain_sizes: Sizes, seed: int | None = None) -> 'GRRFS':
         r"""The same, with the :math:`\varepsilon_x` of one chosen column, as it
         is published. The ledger holds Theorem 1's number as a claim, and
         :math:`m \varepsilon_x` as the truth.
         """
         m = check_integer('num_sampled', num_sampled, 1)
         epsilon = exact_sum([check_epsilon(epsilon_x, 'epsilon_x')] * m)
-        out = cls(epsilon, m, domain_sizes, seed)
-        out.epsilon_x, out.calibration = float(epsilon_x), 'paper'
-        return out
+        return cls(epsilon, m, domain_sizes, 'paper', seed)
 
     def mechanism(self, num_features: int) -> mechanisms.GRRFS:
         """The mechanism for rows with so many columns."""
@@ -91,51 +99,51 @@ class GRRFS(PrivateTransform):
                                 self.domain_sizes, num_features)
 
     @property
+    def num_features(self) -> int:
+        """The number of columns that the arguments ask for, or as many that
+        are sampled as not.
+        """
+        sizes = self.domain_sizes
+        return 2 * self.num_sampled if isinstance(sizes, int) else len(sizes)
+
+    def canaries(self, data: Any | None = None) -> Sequence[Canary]:
+        """Those of the mechanism, for as many columns."""
+        columns = (self.num_features if data is None or data.x is None else
+                   data.x.size(1))
+        return self.mechanism(columns).canaries()
+
+    @property
     def guarantee(self) -> Guarantee:
         """One node's whole row, in the local model."""
-        return Guarantee(self.epsilon, 'features',
-                         "the features of one node are replaced")
+        return Guarantee(self.epsilon, Unit.FEATURES, Relation.REPLACE)
 
-    def promise(self, stores: list[tuple[BaseStorage, str]]) -> Guarantee:
+    def promise(self, fields: list[Field]) -> Guarantee:
         """The same, with Theorem 1's number if it is claimed."""
         if self.calibration == 'proven':
             return self.guarantee
-        claim = max(self.mechanism(store[field].size(1)).claimed_epsilon
-                    for store, field in stores)
+        claim = max(field.ready.claimed_epsilon for field in fields)
         return replace(self.guarantee, claimed_epsilon=claim)
 
-    def describe(self, stores: list[tuple[BaseStorage, str]],
-                 ) -> tuple[tuple[str, Parameter], ...]:
+    def describe(self, fields: list[Field]) -> Pairs:
         """What it takes to undo the bias, and the loss of one column."""
         sizes = self.domain_sizes
         if isinstance(sizes, tuple) and len(set(sizes)) == 1:
             sizes = sizes[0]
-        loss = max(self.mechanism(store[field].size(1)).attribute_epsilon
-                   for store, field in stores)
+        loss = max(field.ready.attribute_epsilon for field in fields)
         return (('num_sampled', self.num_sampled),
                 ('epsilon_x', self.epsilon_x),
                 ('domain_sizes', sizes), ('attribute_epsilon', loss))
 
-    def read(self, data: Any) -> list[tuple[BaseStorage, str]]:
+    def read(self, data: Any) -> list[Field]:
         """The features of all node types that have some."""
-        stores = feature_stores(data)
-        for store in stores:
-            self.mechanism(store.x.size(1)).check(store.x)
-        return [(store, 'x') for store in stores]
+        fields = []
+        for store in feature_stores(data):
+            mechanism = self.mechanism(store.x.size(1))
+            mechanism.check(store.x)
+            fields.append(Field(store, 'x', (store.x, ), mechanism))
+        return fields
 
-    def write(self, store: BaseStorage, field: str,
-              source: NoiseSource) -> None:
+    def write(self, field: Field, source: NoiseSource) -> list[str]:
         """Draws the features of one node type."""
-        x = store[field]
-        store[field] = self.mechanism(x.size(1))(x, source)
-
-    def __repr__(self) -> str:
-        args = [f'num_sampled={self.num_sampled}',
-                f'domain_sizes={self.domain_sizes}']
-        if self.seed is not None:
-            args.append(f'seed={self.seed}')
-        name = self.__class__.__name__
-        if self.calibration == 'paper':
-            return (f"{name}.from_paper(epsilon_x={self.epsilon_x}, "
-                    f"{', '.join(args)})")
-        return f"{name}(epsilon={self.epsilon}, {', '.join(args)})"
+        field.store.x = field.ready(field.store.x, source)
+        return ['x']

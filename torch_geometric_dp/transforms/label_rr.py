@@ -1,17 +1,22 @@
 import math
-from typing import Any, Optional
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.data.storage import BaseStorage
 
-from torch_geometric_dp.accountant import Guarantee
-from torch_geometric_dp.accountant.guarantee import Parameter
+from torch_geometric_dp._validate import check_epsilon, check_integer
+from torch_geometric_dp.accountant import Guarantee, Relation, Unit
+from torch_geometric_dp.accountant.entry import Pairs
 from torch_geometric_dp.mechanisms import RandomizedResponse
-from torch_geometric_dp.mechanisms.checks import check_integer
+from torch_geometric_dp.mechanisms.mechanism import Canary, LabelPair
 from torch_geometric_dp.noise import NoiseSource
+from torch_geometric_dp.release import field_name
 from torch_geometric_dp.transforms.private_transform import (
+    Field,
     PrivateTransform,
     node_stores_with,
 )
@@ -42,8 +47,9 @@ class LabelRR(PrivateTransform):
             multi-label :obj:`y`; a public number.
         mask (str, optional): The name of a boolean node field, which is
             public: only the labels that it selects are released, and all
-            others are set to :obj:`-1`. By default, all labels are released.
-            (default: :obj:`None`)
+            others are set to :obj:`-1`, which a loss has to leave out, as
+            :obj:`F.cross_entropy(out, private.y, ignore_index=-1)` does. By
+            default, all labels are released. (default: :obj:`None`)
         keep_unmasked (bool, optional): If set to :obj:`True`, labels outside
             :obj:`mask` stay as they are, without any protection, and the ledger
             says so. (default: :obj:`False`)
@@ -55,12 +61,16 @@ class LabelRR(PrivateTransform):
         data = DigitsGraph()[0]
         private = LabelRR(epsilon=2.0, num_classes=10, mask='train_mask')(data)
         private.privacy.epsilon('labels')   # 2.0
+
+        out = torch.nn.Linear(64, 10)(private.x)
+        loss = torch.nn.functional.cross_entropy(out, private.y,
+                                                 ignore_index=-1)
     """
     def __init__(self, epsilon: float, num_classes: int,
-                 mask: Optional[str] = None, keep_unmasked: bool = False,
-                 seed: Optional[int] = None) -> None:
+                 mask: str | None = None, keep_unmasked: bool = False,
+                 seed: int | None = None) -> None:
         super().__init__(seed)
-        self.epsilon = RandomizedResponse(epsilon, num_classes).epsilon
+        self.epsilon = check_epsilon(epsilon)
         self.num_classes = check_integer('num_classes', num_classes, 2)
         if mask is not None and not isinstance(mask, str):
             raise TypeError(f"'mask' must be the name of a boolean node field, "
@@ -77,48 +87,70 @@ class LabelRR(PrivateTransform):
         """The randomised response of one label out of all classes."""
         return RandomizedResponse(self.epsilon, self.num_classes)
 
+    def canaries(self, data: Any | None = None) -> Sequence[Canary]:
+        """Those of the mechanism, or none and all of several labels; if there
+        is a mask, those that it hides, too.
+        """
+        out: list[Any] = [replace(pair, mask=self.mask)
+                          for pair in self.mechanism.canaries()]
+        if data is not None and data.y is not None and data.y.dim() == 2 and (
+                data.y.size(1) > 1):
+            none, all_of_them = ((value, ) * data.y.size(1) for value in (0, 1))
+            out = [LabelPair(none, all_of_them, self.mask)]
+        if self.mask is not None and not self.keep_unmasked:
+            out.append(replace(out[0], selected=False))
+        return out
+
     @property
     def guarantee(self) -> Guarantee:
         """One node's labels, in the local model."""
-        assumptions = []
-        if self.mask is not None:
-            assumptions.append(f"'{self.mask}' is public")
-        if self.keep_unmasked:
-            assumptions.append(f"the labels outside '{self.mask}', which were "
-                               f"kept as they are, are public")
-        return Guarantee(self.epsilon, 'labels',
-                         "the labels of one node are replaced",
-                         assumptions=tuple(assumptions))
+        return Guarantee(self.epsilon, Unit.LABELS, Relation.REPLACE)
 
-    @property
-    def parameters(self) -> tuple[tuple[str, Parameter], ...]:
-        """What it takes to undo the bias."""
-        out: list[tuple[str, Parameter]] = [('num_classes', self.num_classes)]
-        if self.keep_unmasked:  # Then -1 does not tell what was released.
-            out.append(('kept_outside', self.mask))
+    def public(self, fields: list[Field],
+               ) -> tuple[tuple[str, Unit | None], ...]:
+        """The mask, and what stays outside of it."""
+        out: list[tuple[str, Unit | None]] = []
+        if self.mask is None:
+            return ()
+        for field in fields:
+            name = field_name(field.store, self.mask)
+            out.append((name, None))
+            if self.keep_unmasked:
+                out.append((f"the labels outside '{name}', kept as they are",
+                            None))
         return tuple(out)
 
-    def read(self, data: Any) -> list[tuple[BaseStorage, str]]:
-        """The labels of all node types that have some."""
-        stores = node_stores_with(data, 'y')
-        for store in stores:
-            self._mechanism(store.y).check(store.y, 'y', self._selected(store))
-        return [(store, 'y') for store in stores]
+    def describe(self, fields: list[Field]) -> Pairs:
+        """What it takes to undo the bias."""
+        out: Pairs = (('num_classes', self.num_classes), )
+        if self.keep_unmasked:  # Then -1 does not tell what was released.
+            out += (('kept_outside', self.mask), )
+        return out
 
-    def write(self, store: BaseStorage, field: str,
-              source: NoiseSource) -> None:
+    def read(self, data: Any) -> list[Field]:
+        """The labels of all node types that have some."""
+        fields = []
+        for store in node_stores_with(data, 'y'):
+            response, selected = self._mechanism(store.y), self._selected(store)
+            response.check(store.y, 'y', selected)
+            content = (store.y, ) if selected is None else (store.y, selected)
+            fields.append(Field(store, 'y', content, (response, selected)))
+        return fields
+
+    def write(self, field: Field, source: NoiseSource) -> list[str]:
         """Draws the labels of one node type."""
-        raw, selected = store[field], self._selected(store)
-        out = self._mechanism(raw)(raw, source, selected)
+        raw, (response, selected) = field.store.y, field.ready
+        out = response(raw, source, selected)
         if self.keep_unmasked and selected is not None:
             rows = selected.view(-1, *[1] * (raw.dim() - 1))
             out = torch.where(rows, out, raw.to(out.dtype))
-        store[field] = out
+        field.store.y = out
+        return ['y']
 
     def _mechanism(self, y: Tensor) -> RandomizedResponse:
         return label_response(y, self.epsilon, self.num_classes)
 
-    def _selected(self, store: BaseStorage) -> Optional[Tensor]:
+    def _selected(self, store: BaseStorage) -> Tensor | None:
         if self.mask is None:
             return None
         mask, rows = store.get(self.mask), store.y.size(0)
@@ -135,16 +167,6 @@ class LabelRR(PrivateTransform):
                              f"entry for each row of 'y' "
                              f"(got {list(mask.shape)})")
         return mask
-
-    def __repr__(self) -> str:
-        args = [f'epsilon={self.epsilon}', f'num_classes={self.num_classes}']
-        if self.mask is not None:
-            args.append(f"mask='{self.mask}'")
-        if self.keep_unmasked:
-            args.append('keep_unmasked=True')
-        if self.seed is not None:
-            args.append(f'seed={self.seed}')
-        return f"{self.__class__.__name__}({', '.join(args)})"
 
 
 def label_response(y: Tensor, epsilon: float,

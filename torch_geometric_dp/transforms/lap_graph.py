@@ -1,10 +1,11 @@
-from typing import Optional
 
-from torch import Tensor
+from collections.abc import Sequence
+
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.data.storage import BaseStorage
 
 from torch_geometric_dp import mechanisms
+from torch_geometric_dp.graph.pairs import Pairs, num_pairs
 from torch_geometric_dp.noise import NoiseSource
 from torch_geometric_dp.transforms.edge_transform import (
     MAX_EDGES,
@@ -31,6 +32,10 @@ class LapGraph(EdgeTransform):
         max_edges (int, optional): A release that is expected to have more
             columns of :obj:`edge_index` is refused, before it costs anything.
             (default: :obj:`10000000`)
+        drop (sequence of str, optional): Further fields of edges, which are
+            removed. (default: :obj:`()`)
+        keep (sequence of str, optional): Public fields that stay, although
+            their name says that they hold edges. (default: :obj:`()`)
         seed (int, optional): Makes the noise repeatable, and known to everybody
             who knows the seed. (default: :obj:`None`)
 
@@ -42,9 +47,11 @@ class LapGraph(EdgeTransform):
     """
     def __init__(self, epsilon: float, private: str = 'edge_private',
                  count_share: float = 0.01, max_edges: int = MAX_EDGES,
-                 seed: Optional[int] = None) -> None:
-        super().__init__(epsilon, private, max_edges, seed)
-        self.count_share = mechanisms.LapGraph(epsilon, count_share).count_share
+                 drop: Sequence[str] = (), keep: Sequence[str] = (),
+                 seed: int | None = None) -> None:
+        super().__init__(epsilon, private, max_edges, drop, keep, seed)
+        self.count_share = count_share
+        self.count_share = self.mechanism.count_share  # Checked.
 
     @property
     def mechanism(self) -> mechanisms.LapGraph:
@@ -55,14 +62,8 @@ class LapGraph(EdgeTransform):
         """The expected number of pairs that :meth:`draw` returns."""
         return self.mechanism.expected_edges(num_nodes, num_edges)
 
-    def draw(self, store: BaseStorage, private: Tensor, public: Tensor,
-             num_nodes: int, source: NoiseSource) -> tuple[Tensor, None]:
+    def draw(self, store: BaseStorage, private: Pairs, public: Pairs,
+             num_nodes: int, source: NoiseSource) -> tuple[Pairs, None]:
         """Draws the pairs to release."""
-        return self.mechanism(private, num_nodes, source), None
-
-    def arguments(self) -> list[str]:
-        """What :obj:`repr` shows between the brackets."""
-        args = super().arguments()
-        if self.count_share != 0.01:
-            args.insert(1, f'count_share={self.count_share}')
-        return args
+        return self.mechanism.release(private, num_pairs(num_nodes),
+                                      source), None

@@ -1,11 +1,10 @@
-from typing import Optional
 
 from torch_geometric.data.datapipes import functional_transform
 
 from torch_geometric_dp import mechanisms
-from torch_geometric_dp.mechanisms.checks import check_integer
+from torch_geometric_dp._typing import Bounds
+from torch_geometric_dp._validate import check_integer
 from torch_geometric_dp.transforms.feature_transform import (
-    Bound,
     FeatureTransform,
 )
 
@@ -39,21 +38,22 @@ class MultiBit(FeatureTransform):
         private = MultiBit(epsilon=4.0, bounds=(0.0, 1.0))(data)
         private.privacy.epsilon('features')   # 4.0
     """
-    def __init__(self, epsilon: float, bounds: tuple[Bound, Bound],
-                 num_sampled: Optional[int] = None, clip: bool = False,
-                 seed: Optional[int] = None) -> None:
+    def __init__(self, epsilon: float, bounds: Bounds,
+                 num_sampled: int | None = None, clip: bool = False,
+                 seed: int | None = None) -> None:
         super().__init__(epsilon, bounds, clip=clip, seed=seed)
         if num_sampled is not None:
             check_integer('num_sampled', num_sampled, 1)
         self.num_sampled = num_sampled
 
+    @property
+    def num_features(self) -> int:
+        """As many columns that are sent as not, unless bounds tell."""
+        told = any(isinstance(bound, list) for bound in self.bounds)
+        return super().num_features if told or self.num_sampled is None else (
+            2 * self.num_sampled)
+
     def mechanism(self, num_features: int) -> mechanisms.MultiBit:
         """The mechanism for rows with so many columns."""
         return mechanisms.MultiBit(self.epsilon, num_features, self.bounds,
                                    self.num_sampled)
-
-    def arguments(self) -> list[str]:
-        """What :obj:`repr` shows between the brackets."""
-        args = super().arguments()
-        args.insert(2, f'num_sampled={self.num_sampled}')
-        return args

@@ -1,4 +1,4 @@
-from typing import Any, Union
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -6,12 +6,12 @@ from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.data.storage import BaseStorage
 
 from torch_geometric_dp.accountant import Release
+from torch_geometric_dp.graph.propagation import propagate
 from torch_geometric_dp.mechanisms import (
     GRRFS,
     frequency_estimate,
     simplex_projection,
 )
-from torch_geometric_dp.mechanisms.propagation import propagate
 from torch_geometric_dp.storage import empty
 from torch_geometric_dp.transforms.reconstruction import Reconstruction
 
@@ -68,7 +68,7 @@ class ReconstructFeatures(Reconstruction):
         self.output = output
 
     def reconstruct(self, store: BaseStorage, adjacency: Tensor,
-                    release: Release) -> None:
+                    release: Release) -> list[str]:
         """Replaces the features of one node type."""
         x = store.x
         parameters: dict[str, Any] = dict(release.parameters)
@@ -95,6 +95,7 @@ class ReconstructFeatures(Reconstruction):
                 out[:, _places(places.view(-1))] = self._estimate(
                     shares, size, keep, other).to(out.dtype)
         store.x = out
+        return ['x']
 
     def _one_hot(self, x: Tensor, size: int) -> Tensor:
         # Where a value is 1, or what its mean is, takes no more than itself.
@@ -123,12 +124,8 @@ class ReconstructFeatures(Reconstruction):
             columns //= size
         return max(1, columns)
 
-    def __repr__(self) -> str:
-        return (f"{self.__class__.__name__}(hops={self.hops}, "
-                f"output='{self.output}')")
 
-
-def _places(index: Tensor) -> Union[slice, Tensor]:
+def _places(index: Tensor) -> slice | Tensor:
     # Columns side by side are a slice, which is faster.
     start, stop = int(index[0]), int(index[-1]) + 1
     return slice(start, stop) if stop - start == len(index) else index

@@ -6,11 +6,11 @@ from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.data.storage import BaseStorage
 
 from torch_geometric_dp.accountant import Release
+from torch_geometric_dp.graph.propagation import propagate
 from torch_geometric_dp.mechanisms import (
     frequency_estimate,
     simplex_projection,
 )
-from torch_geometric_dp.mechanisms.propagation import propagate
 from torch_geometric_dp.transforms.label_rr import label_response
 from torch_geometric_dp.transforms.reconstruction import Reconstruction
 
@@ -55,7 +55,7 @@ class ReconstructLabels(Reconstruction):
     releaser = 'LabelRR'
 
     def reconstruct(self, store: BaseStorage, adjacency: Tensor,
-                    release: Release) -> None:
+                    release: Release) -> list[str]:
         """Replaces the labels of one node type."""
         y, parameters = store.y, dict(release.parameters)
         classes: Any = parameters['num_classes']
@@ -84,6 +84,4 @@ class ReconstructLabels(Reconstruction):
         store.y_soft = soft * (reports[:, -1:] > 0)
         rows = released.view(-1, *[1] * (y.dim() - 1))
         store.y = torch.where(rows, guess.view_as(y).to(y.dtype), y)
-
-    def __repr__(self) -> str:
-        return f'{self.__class__.__name__}(hops={self.hops})'
+        return ['y', 'y_soft']

@@ -4,9 +4,14 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
-from torch_geometric_dp import PrivacyBudget, PrivacyBudgetExceeded
+from torch_geometric_dp import (
+    ContentChanged,
+    PrivacyBudget,
+    PrivacyBudgetExceeded,
+)
+from torch_geometric_dp.mechanisms import ClassSums
 from torch_geometric_dp.nn.models import ClassSumClassifier
 from torch_geometric_dp.nn.models.class_sum_classifier import linear_weights
 
@@ -84,27 +89,27 @@ def test_gradients_are_paid_for_and_reduce_the_loss(words):
     assert losses[1] < 0.8 * losses[0]
 
 
-def test_number_of_steps(words):
+def test_number_of_steps(words, monkeypatch):
     # Eight with two nodes for each column and Gaussian noise, otherwise one.
-    def same(one, two):
-        return torch.equal(one.fit(words).weight, two.fit(words).weight)
+    drawn = []
+    release = ClassSums.release
+    monkeypatch.setattr(ClassSums, 'release', lambda self, *args: drawn.append(
+        self) or release(self, *args))
 
-    def model(delta, steps):
-        model = ClassSumClassifier(60, 3, 4.0, delta, steps)
-        model.seed = 5  # Of the noise alone.
-        return model
+    def steps(data, *args):
+        drawn.clear()
+        ClassSumClassifier(60, 3, 4.0, *args).fit(data)
+        assert all(len(m.shares) == len(drawn) for m in drawn)
+        return len(drawn)
 
-    assert same(model(1e-5, None), model(1e-5, 8))
-    assert not same(model(1e-5, None), model(1e-5, 1))
-    assert same(model(None, None), model(None, 1))
-    few = words.subgraph(torch.arange(600) < 119)
-    for steps in (None, 1):
-        fitted = model(1e-5, steps).fit(few)
-        expected = model(1e-5, 1).fit(few)
-        assert torch.equal(fitted.weight, expected.weight)
-    note = 'the number of nodes is public'
-    assert note in str(model(1e-5, None).fit(words).privacy)
-    assert note not in str(model(1e-5, 8).fit(words).privacy)
+    assert steps(words, 1e-5, None) == 8
+    assert steps(words, None, None) == 1
+    assert steps(words, 1e-5, 3) == 3
+    assert steps(words.subgraph(torch.arange(600) < 119), 1e-5, None) == 1
+    note = 'takes as public: num_nodes'
+    for count, told in ((None, True), (8, False)):
+        model = ClassSumClassifier(60, 3, 4.0, 1e-5, count).fit(words)
+        assert (note in str(model.privacy)) == told
 
 
 def test_reads_rows_and_labels_of_the_mask_alone(words):
@@ -153,15 +158,22 @@ def test_ledger_and_budget(words):
     model.fit(data)
     assert model.privacy.epsilon('node') == 4.0
     assert model.privacy.delta('node') == 1e-5
-    assert model.privacy.epsilon('features') == 4.0
     # Who is replaced goes, and comes.
-    assert model.privacy.epsilon('node', neighbours='replace') == 8.0
-    assert data.privacy_budget.remaining('node') < 2.1
+    assert model.privacy.epsilon('node', relation='replace') == 8.0
+    left = data.privacy_budget.remaining('node')
+    assert left < 2.1
+    # The same fit again, also by another model, has the same noise for free.
     before = model.weight.clone()
+    for again in (model, ClassSumClassifier(60, 3, 4.0, 1e-5)):
+        assert torch.equal(again.fit(data).weight, before)
+        assert len(again.privacy.releases) == 1
+    assert data.privacy_budget.remaining('node') == left
     with pytest.raises(PrivacyBudgetExceeded):
-        model.fit(data)
+        model.renew().fit(data)
     assert torch.equal(before, model.weight)
     assert len(model.privacy.releases) == 1
+    with pytest.raises(ContentChanged):
+        model.fit(data.subgraph(torch.arange(600) < 300))
     # Without a budget, every fit is a release, with noise of its own.
     model = ClassSumClassifier(60, 3, 4.0, seed=0).fit(words)
     before = model.weight.clone()
@@ -169,6 +181,85 @@ def test_ledger_and_budget(words):
     assert not torch.equal(before, model.weight)
     assert model.privacy.epsilon('node') == 8.0
     assert 'seeded with 0' in str(model.privacy)
+
+
+def test_replaced_labels_and_rows_cost_twice(words):
+    # Row 5: a node that comes or goes is promised, so an exchange is two steps.
+    model = ClassSumClassifier(60, 3, 1.0, steps=1).fit(words)
+    assert model.privacy.epsilon('node') == 1.0
+    assert model.privacy.epsilon('labels') == 2.0
+    assert model.privacy.epsilon('features') == 2.0
+    assert model.privacy.epsilon('edges') == 0.0
+    data = words.clone()
+    data.privacy_budget = PrivacyBudget(labels=1.5)
+    with pytest.raises(PrivacyBudgetExceeded):
+        model.fit(data)
+    data.privacy_budget = PrivacyBudget(labels=2.0, features=2.0)
+    model.fit(data)
+    # The exact loss of one replaced label, from the law of the noise.
+    mechanism = model._mechanism(1)
+    loss = []
+    for y in (0, 1):
+        votes = torch.eye(3)[[y]]
+        loss.append(mechanism.rows(torch.eye(60)[:1]).to_dense().t()
+                    @ mechanism.votes(votes))
+    distance = float((loss[0] - loss[1]).abs().sum())
+    assert 1.99 < distance / mechanism.scales[0] <= 2.0
+
+
+@pytest.mark.parametrize('steps', [1, 3])
+def test_stored_zeros(words, steps):
+    # Row 7. A row of nothing but stored zeros is a row of zeros.
+    data = words.clone()
+    data.x[3] = 0
+    expected = ClassSumClassifier(60, 3, 4.0, 1e-5, steps, seed=0).fit(data)
+    index = data.x.nonzero().t()
+    more = torch.tensor([[3, 3, 5, 7], [0, 9, 59, 59]])
+    more = more[:, data.x[more[0], more[1]] == 0]
+    stored = data.clone()
+    stored.x = torch.sparse_coo_tensor(
+        torch.cat([index, more], dim=1),
+        torch.cat([data.x[index[0], index[1]], torch.zeros(more.size(1))]),
+        (600, 60))
+    stored.num_nodes = 600
+    for form in (stored.x, stored.x.coalesce().to_sparse_csr()):
+        stored.x = form
+        model = ClassSumClassifier(60, 3, 4.0, 1e-5, steps, seed=0).fit(stored)
+        assert torch.equal(model.weight, expected.weight)
+        assert torch.equal(model.predict(stored), expected.predict(data))
+
+
+def test_all_forms_are_one_content(words):
+    # To the last bit: the noise is the same, too.
+    data = words.clone()
+    data.privacy_budget = PrivacyBudget(node=4.0, max_degree=5, delta=1e-5)
+    weight = ClassSumClassifier(60, 3, 4.0, 1e-5).fit(data).weight
+    for x in (words.x.double(), words.x.half(), words.x.to_sparse(),
+              words.x.to_sparse_csr()):
+        data.x, data.y, data.num_nodes = x, words.y.int(), 600
+        again = ClassSumClassifier(60, 3, 4.0, 1e-5).fit(data)
+        assert torch.equal(again.weight, weight)
+
+
+def test_graph_out_of_a_mixed_batch(words):
+    # Row 22.
+    other = words.clone()
+    other.privacy_budget = PrivacyBudget(node=4.0, max_degree=5)
+    one, two = Batch.from_data_list([words, other]).to_data_list()
+    ClassSumClassifier(60, 3, 4.0).fit(one)
+    ClassSumClassifier(60, 3, 4.0).fit(two)
+    assert other.privacy_budget.remaining('node') == 0
+    batch = Batch.from_data_list([words, words])
+    batch.privacy_budget = PrivacyBudget(node=4.0, max_degree=5)
+    with pytest.raises(ValueError, match='of a batch would be overlooked'):
+        ClassSumClassifier(60, 3, 4.0).fit(batch)
+
+
+def test_predict_before_fit(words):
+    model = ClassSumClassifier(60, 3, 4.0)
+    for method in (model.predict, lambda data: model(data.x)):
+        with pytest.raises(RuntimeError, match='Call fit'):
+            method(words)
 
 
 def test_copies_and_files(words, tmp_path):
@@ -180,6 +271,7 @@ def test_copies_and_files(words, tmp_path):
     other = ClassSumClassifier(60, 3, 4.0)
     other.load_state_dict(torch.load(tmp_path / 'model.pt'))
     assert torch.equal(other.predict(words), model.predict(words))
+    assert other.privacy == model.privacy
     other.reset_parameters()
     assert other.weight.abs().sum() == 0
 
@@ -198,10 +290,10 @@ def test_odd_graphs():
 
 def test_repr():
     assert repr(ClassSumClassifier(9, 3, 4)) == (
-        'ClassSumClassifier(9, 3, epsilon=4.0)')
+        'ClassSumClassifier(in_channels=9, num_classes=3, epsilon=4.0)')
     assert repr(ClassSumClassifier(9, 3, 4, 1e-5, 2, 'm', 0)) == (
-        "ClassSumClassifier(9, 3, epsilon=4.0, delta=1e-05, steps=2, "
-        "mask='m', seed=0)")
+        "ClassSumClassifier(in_channels=9, num_classes=3, epsilon=4.0, "
+        "delta=1e-05, steps=2, mask='m', seed=0)")
 
 
 @pytest.mark.parametrize('options, message', [
@@ -223,7 +315,8 @@ def test_wrong_arguments(options, message):
     ('x', torch.ones(600, 59), r"'x' must hold .* \[num_nodes, 60\]"),
     ('x', torch.ones(600, 60, dtype=torch.long), "'x' must hold floating"),
     ('y', torch.full((600, ), 3), "'y' must hold classes from 0 to 2"),
-    ('y', torch.ones(600, 3), r"'y' must have shape \[600\]"),
+    ('y', torch.ones(600, 3), r"'y' must hold integers in shape \[600\]"),
+    ('y', torch.ones(600), r"'y' must hold integers in shape \[600\]"),
     ('train_mask', torch.ones(600), "'train_mask' must be a boolean tensor"),
     ('train_mask', None, "'train_mask' must be a boolean tensor"),
 ])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from tests.nn.models.test_rgnn import two_rings
+from tests.nn.models.test_rgnn import two_rings, with_y
 from torch_geometric_dp.nn.models import LabelDiffusion
 from torch_geometric_dp.nn.models.label_diffusion import _Labels
 from torch_geometric_dp.transforms import LabelRR, ReconstructLabels
@@ -82,10 +82,10 @@ def test_folds_do_not_see_their_own_labels():
     data = blocks(60)
     private = release(data)
     model = LabelDiffusion()
-    flipped = private.clone()
     node = 5
-    flipped.y = private.y.clone()
-    flipped.y[node] = (private.y[node] + 1) % 3
+    y = private.y.clone()
+    y[node] = (private.y[node] + 1) % 3
+    flipped = with_y(private, y)
     out = []
     for graph in (private, flipped):
         labels = _Labels(graph)
@@ -104,8 +104,8 @@ def test_unreleased_labels_are_not_read():
     data = blocks(200)
     private = LabelRR(1.0, 3, mask='released', keep_unmasked=True,
                       seed=0)(data)
-    poisoned = private.clone()
-    poisoned.y = torch.where(data.released, private.y, (private.y + 1) % 3)
+    poisoned = with_y(private, torch.where(data.released, private.y,
+                                           (private.y + 1) % 3))
     out = [LabelDiffusion().fit(graph)(graph) for graph in (private, poisoned)]
     assert torch.equal(*out)
 
@@ -146,16 +146,16 @@ def test_odd_graphs(edge_index):
 
 def test_bad_input():
     model = LabelDiffusion(hops=(1, 4), folds=3)
-    assert repr(model) == ('LabelDiffusion(hops=(1, 4), '
-                           'smooth_hops=(1, 2, 4, 8), folds=3, ridge=0.3)')
-    with pytest.raises(ValueError, match="'privacy' must hold one release"):
+    assert repr(model) == 'LabelDiffusion(hops=(1, 4), folds=3)'
+    with pytest.raises(ValueError, match="'privacy' must hold a release"):
         model.fit(blocks(30))
     private = release(blocks(30))
     with pytest.raises(ValueError, match='as it was released'):
         model.fit(ReconstructLabels(hops=1)(private))
-    private.y = torch.full_like(private.y, -1)
+    with pytest.raises(RuntimeError, match='Call fit'):
+        model.predict(private)
     with pytest.raises(ValueError, match='unlabelled nodes only'):
-        model.fit(private)
+        model.fit(with_y(private, torch.full_like(private.y, -1)))
     many = Data(y=torch.ones(4, 3).long(), num_nodes=4,
                 edge_index=torch.empty(2, 0, dtype=torch.long))
     with pytest.raises(ValueError, match='one label for each node'):
@@ -167,3 +167,26 @@ def test_bad_input():
         LabelDiffusion(folds=1)
     with pytest.raises(ValueError, match="'ridge' must be positive"):
         LabelDiffusion(ridge=0.0)
+
+
+class MyLabelRR(LabelRR):
+    """Known by what it is a special case of."""
+
+
+def test_special_cases_of_label_rr():
+    # Row 22.
+    data = blocks(60)
+    private = MyLabelRR(1.0, 3, mask='released', seed=0)(data)
+    assert LabelDiffusion().fit(private).predict(private).shape == (60, )
+
+
+def test_raw_labels_under_a_ledger_are_refused():
+    # Row 21: the digest tells.
+    data = blocks(60)
+    private = release(data)
+    model = LabelDiffusion().fit(private)
+    private.y = data.y
+    for method in (model.fit, model, model.predict):
+        with pytest.raises(ValueError, match=r"'y' must be what LabelRR\("
+                           r"epsilon=1.0.*raw"):
+            method(private)

@@ -5,7 +5,13 @@ import torch
 from torch_geometric.data import Data
 
 from tests.nn.forms import ring
-from torch_geometric_dp import PrivacyBudget, PrivacyBudgetExceeded
+from torch_geometric_dp import (
+    ContentChanged,
+    PrivacyAccountant,
+    PrivacyBudget,
+    PrivacyBudgetExceeded,
+)
+from torch_geometric_dp.nn import model_ledger
 from torch_geometric_dp.nn.models import NIPGNN
 from torch_geometric_dp.transforms import BoundDegree
 
@@ -49,7 +55,7 @@ def test_ledger(rings):
     assert math.fsum(model.epsilons) == pytest.approx(4.0)
     text = str(model.privacy)
     assert "no node has more than 2 edges" in text
-    assert "'train_mask' is public" in text
+    assert 'takes as public: train_mask' in text
     # Another fit is another release.
     assert model.fit(rings).privacy.epsilon('node') == 8.0
     split = (0.5, 0.3, 0.2)
@@ -58,6 +64,14 @@ def test_ledger(rings):
     # What was cut before goes with the graph.
     model.fit(BoundDegree(2)(rings.clone()))
     assert 'after their degrees were cut to 2' in str(model.privacy)
+
+
+def test_the_layer_counts_once(rings):
+    # Row 22: the model's ledger and its layer's tell of one release once.
+    model = NIPGNN(8, 2, 4.0, 2, epochs=1).fit(rings)
+    assert model_ledger(model, rings).epsilon('node') == 4.0
+    assert PrivacyAccountant.merge(
+        [model.privacy, model.nap.privacy]).epsilon('node') == 4.0
 
 
 def test_paper_is_a_claim(rings):
@@ -75,8 +89,44 @@ def test_budget(rings):
     data.privacy_budget = PrivacyBudget(float('inf'), node=4.0, max_degree=2)
     model = NIPGNN(8, 2, 4.0, 2, epochs=1).fit(data)
     assert data.privacy_budget.remaining('node') == 0
+    # The same release, for free: in all three parts, with the same weights.
+    for again in (model, NIPGNN(8, 2, 4.0, 2, epochs=1)):
+        before = model._released
+        torch.rand(3)  # Where torch's own generator stands does not matter.
+        after = again.fit(data)._released
+        assert torch.equal(after[0], before[0])
+        assert torch.equal(after[1].to_dense(), before[1].to_dense())
+        assert again.privacy.epsilon('node') == 4.0
+    with pytest.raises(PrivacyBudgetExceeded):
+        model.renew().fit(data)
+    with pytest.raises(ContentChanged):
+        other = data.clone()
+        other.y = 1 - other.y
+        model.fit(other)
+
+
+def test_all_parts_or_none(rings):
+    # Row 22: the edges do not fit into this budget, so nothing is charged.
+    data = rings.clone()
+    data.privacy_budget = PrivacyBudget(labels=0.5, node=8.0, max_degree=2)
+    model = NIPGNN(8, 2, 4.0, 2, epochs=1)
     with pytest.raises(PrivacyBudgetExceeded):
         model.fit(data)
+    assert model.privacy.releases == ()
+    assert data.privacy_budget.spent.releases == ()
+    assert data.privacy_budget.remaining('node') == 8.0
+
+
+def test_weights_that_differ_are_refused(rings, monkeypatch):
+    # Noise of another scale would be a second release.
+    data = rings.clone()
+    data.privacy_budget = PrivacyBudget(float('inf'))
+    model = NIPGNN(8, 2, 4.0, 2, epochs=1).fit(data)
+    monkeypatch.setattr(NIPGNN, '_influence',
+                        lambda *args: torch.arange(1.0, 61.0))
+    with pytest.raises(ContentChanged):
+        model.fit(data)
+    model.renew().fit(data)
 
 
 def test_predictions_come_from_the_release(rings):
@@ -132,12 +182,13 @@ def test_labels_outside_the_mask_are_never_read(rings):
 
 def test_repr():
     assert repr(NIPGNN(8, 2, 4, 10)) == (
-        'NIPGNN(8, 2, epsilon=4.0, max_degree=10)')
+        'NIPGNN(in_channels=8, num_classes=2, epsilon=4.0, max_degree=10)')
     assert repr(NIPGNN(8, 2, 4, 10, (0.5, 0.25, 0.25), 32, 3, 16, 'uniform',
                        False, 'sage', 'paper', 5, 0.1, 'm', 1)) == (
-        "NIPGNN(8, 2, epsilon=4.0, max_degree=10, split=(0.5, 0.25, 0.25), "
-        "hidden_channels=32, hops=3, projection=16, allocation='uniform', "
-        "sampling=False, aggregation='sage', calibration='paper', epochs=5, "
+        "NIPGNN(in_channels=8, num_classes=2, epsilon=4.0, max_degree=10, "
+        "split=(0.5, 0.25, 0.25), hidden_channels=32, hops=3, "
+        "projection=16, allocation='uniform', sampling=False, "
+        "aggregation='sage', calibration='paper', epochs=5, "
         "lr=0.1, mask='m', seed=1)")
 
 
@@ -158,11 +209,11 @@ def test_wrong_arguments(options, message):
 
 
 @pytest.mark.parametrize('edges, message', [
-    ([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]], "'max_degree' must be at least "
-     "3: so many edges has node 0"),
+    ([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]], "'max_degree' is too small for "
+     "this graph: some node has more edges .got 2"),
     ([[0], [1]], "'edge_index' must be undirected"),
     ([[4], [4]], "'edge_index' must not have self-loops"),
-    ([[0, 60], [60, 0]], "60"),
+    ([[0, 60], [60, 0]], "0 to 59"),
 ])
 def test_wrong_edges(rings, edges, message):
     data = rings.clone()

@@ -3,7 +3,9 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.nn import GAT, GCN, GraphSAGE
 
+from torch_geometric_dp import PrivacyAccountant
 from torch_geometric_dp.nn.models import RGNN
+from torch_geometric_dp.release import written
 from torch_geometric_dp.transforms import GRRFS, LabelRR
 
 
@@ -22,6 +24,16 @@ def two_rings(n=120):
 def release(data, epsilon_y=2.0):
     private = GRRFS(8.0, num_sampled=2, domain_sizes=2, seed=0)(data)
     return LabelRR(epsilon_y, 2, mask='released', seed=0)(private)
+
+
+def with_y(private, y):
+    """The same graph, as if other labels had been released."""
+    other = private.clone()
+    other.y = y
+    other.privacy = PrivacyAccountant(tuple(
+        written([r], {'y': y})[0] if 'y' in r.fields else r
+        for r in private.privacy.releases))
+    return other
 
 
 def fit(private, seed=0, gnn=GraphSAGE, **kwargs):
@@ -53,18 +65,17 @@ def test_unreleased_labels_are_not_read():
     data = two_rings()
     private = LabelRR(2.0, 2, mask='released', keep_unmasked=True, seed=0)(
         GRRFS(8.0, num_sampled=2, domain_sizes=2, seed=0)(data))
-    poisoned = private.clone()
-    poisoned.y = torch.where(data.released, private.y, 1 - private.y)
-    hidden = private.clone()
-    hidden.y = torch.where(data.released, private.y, -1)
+    poisoned = with_y(private, torch.where(data.released, private.y,
+                                           1 - private.y))
+    hidden = with_y(private, torch.where(data.released, private.y, -1))
     out = [fit(graph)(graph) for graph in (private, poisoned, hidden)]
     assert torch.equal(out[0], out[1]) and torch.equal(out[0], out[2])
 
 
 def test_held_out_labels_have_no_part_in_training():
     private = release(two_rings())
-    other = private.clone()
-    other.y = torch.where(private.val_mask, 1 - private.y, private.y)
+    other = with_y(private, torch.where(private.val_mask, 1 - private.y,
+                                        private.y))
     model = RGNN(GraphSAGE(4, 8, 2, 2))
     seen = []
     for graph in (private, other):
@@ -97,13 +108,12 @@ def test_parts_can_be_left_out():
 
 def test_repr():
     model = RGNN(torch.nn.Identity(), hops_x=None, alpha=2)
-    assert repr(model) == ('RGNN(Identity(), hops_x=None, hops_y=16, '
-                           'alpha=2.0, num_bags=32)')
+    assert repr(model) == 'RGNN(gnn=<Identity()>, hops_x=None, alpha=2.0)'
 
 
 def test_bad_input():
     data = two_rings()
-    with pytest.raises(ValueError, match="'privacy' must hold one release"):
+    with pytest.raises(ValueError, match="'privacy' must hold a release"):
         fit(data)
     private = release(data)
     bare = private.clone()
@@ -116,15 +126,39 @@ def test_bad_input():
     bare.val_mask = data.test_mask
     with pytest.raises(ValueError, match="inside 'val_mask'"):
         fit(bare)
-    bare.y = torch.full_like(bare.y, -1)
     with pytest.raises(ValueError, match='unlabelled nodes only'):
-        fit(bare)
-    bare.y = torch.full_like(bare.y, 2)
+        fit(with_y(bare, torch.full_like(bare.y, -1)))
     with pytest.raises(ValueError, match="'y' must hold integers from 0 to 1"):
-        fit(bare)
+        fit(with_y(bare, torch.full_like(bare.y, 2)))
+    with pytest.raises(RuntimeError, match='Call fit'):
+        RGNN(GraphSAGE(4, 8, 2, 2)).predict(private)
     with pytest.raises(ValueError, match="release of 'x' by 'GRRFS'"):
         fit(LabelRR(1.0, 2)(data))
     with pytest.raises(ValueError, match="'alpha' must be zero or more"):
         RGNN(torch.nn.Identity(), alpha=-1.0)
     with pytest.raises(ValueError, match="'num_bags'"):
         RGNN(torch.nn.Identity(), num_bags=0)
+
+
+@pytest.mark.parametrize('mask', [None, 'released'])
+def test_raw_labels_under_a_ledger_are_refused(mask):
+    # Row 21: the digest tells.
+    data = two_rings()
+    private = LabelRR(2.0, 2, mask=mask, seed=0)(
+        GRRFS(8.0, num_sampled=2, domain_sizes=2, seed=0)(data))
+    private.y = data.y
+    with pytest.raises(ValueError, match=r"'y' must be what LabelRR\(epsilon="
+                       r"2.0.*raw"):
+        fit(private)
+
+
+def test_saved_and_loaded(tmp_path):
+    private = release(two_rings())
+    model = fit(private)
+    torch.save(model.state_dict(), tmp_path / 'model.pt')
+    other = RGNN(GraphSAGE(4, 8, 2, 2), hops_x=4, hops_y=4)
+    other.load_state_dict(torch.load(tmp_path / 'model.pt'))
+    assert torch.equal(other.predict(private), model.predict(private))
+    other.reset_parameters()
+    with pytest.raises(RuntimeError, match='Call fit'):
+        other.predict(private)

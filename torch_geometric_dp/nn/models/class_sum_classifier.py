@@ -1,12 +1,14 @@
-from dataclasses import replace
-from typing import Any, Optional
+import warnings
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from torch_geometric_dp._validate import check_epsilon, check_integer
 from torch_geometric_dp.mechanisms import ClassSums
-from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
 from torch_geometric_dp.nn.models.private_model import PrivateModel
+from torch_geometric_dp.nn.models.training import check_fitted
+from torch_geometric_dp.release import Part
 
 # Fixed numbers, the same for every graph: chosen once, on public graphs.
 _STEPS = 8  # Where there are rows enough.
@@ -78,10 +80,11 @@ class ClassSumClassifier(PrivateModel):
     """
     weight: Tensor
     bias: Tensor
+    fitted: Tensor
 
     def __init__(self, in_channels: int, num_classes: int, epsilon: float,
-                 delta: Optional[float] = None, steps: Optional[int] = None,
-                 mask: str = 'train_mask', seed: Optional[int] = None) -> None:
+                 delta: float | None = None, steps: int | None = None,
+                 mask: str = 'train_mask', seed: int | None = None) -> None:
         super().__init__(check_integer('num_classes', num_classes, 2), mask,
                          seed)
         self.in_channels = check_integer('in_channels', in_channels, 1)
@@ -92,11 +95,13 @@ class ClassSumClassifier(PrivateModel):
         self._mechanism(1)  # Refuses an epsilon and a delta that are wrong.
         self.register_buffer('weight', torch.zeros(in_channels, num_classes))
         self.register_buffer('bias', torch.zeros(num_classes))
+        self.register_buffer('fitted', torch.tensor(False))
 
     def reset_parameters(self) -> None:
         """Forgets what was learned, but not what was spent."""
         self.weight = torch.zeros_like(self.weight)
         self.bias = torch.zeros_like(self.bias)
+        self.fitted.fill_(False)
 
     def _mechanism(self, steps: int) -> ClassSums:
         shares = (1.0, ) if steps == 1 else (
@@ -107,34 +112,32 @@ class ClassSumClassifier(PrivateModel):
     def fit(self, data: Any) -> 'ClassSumClassifier':
         """Releases the sums, and computes the weights from them."""
         mask, y = self.labels(data)
-        x = self.features(data, self.in_channels)
         steps = self.steps or (
             _STEPS if self.delta is not None and
             data.num_nodes >= _ROWS_PER_COLUMN * self.in_channels else 1)
-        mechanism, source = self._mechanism(steps), self.start()
-        node = mask.nonzero().view(-1)
-        x = x[node] if x.layout == torch.strided else (
-            x.to_sparse().index_select(0, node))
-        rows, votes = mechanism.rows(x), torch.zeros(len(node),
-                                                     self.num_classes)
-        if (rows.values() < 0).any():
+        mechanism, node = self._mechanism(steps), mask.nonzero().view(-1)
+        x, y = _rows(self.features(data, self.in_channels), node), y[node]
+        if (x.values() < 0).any():
             raise ValueError("'x' must not be negative: how often a word "
                              "occurs, and how large a class is, is read off "
                              "sums. Split such columns into two")
-        votes[torch.arange(len(node)), y[node]] = 1
-        guarantee = mechanism.guarantee
-        if self.steps is None and self.delta is not None:
-            guarantee = replace(guarantee, assumptions=(
-                "the number of nodes is public: it decides on the steps", ))
-        self.charge(data, source, [(guarantee, repr(self), ('x', 'y'))])
+        public = self.steps is None and self.delta is not None
+        part = Part(self, PrivateModel, mechanism.guarantee, ('x', 'y'),
+                    (('num_nodes', None), ) if public else ())
+        source = self.admit(data, [part], [
+            ('x', (x.crow_indices(), x.col_indices(), x.values())),
+            ('y', (y, ))]).source
 
+        rows = mechanism.rows(x)
+        votes = torch.nn.functional.one_hot(y.long(),
+                                            self.num_classes).double()
         sums = mechanism.release(rows, mechanism.votes(votes), source)
         weight, self.bias, expected = linear_weights(sums,
                                                      mechanism.deviation())
         if steps > 1:
             noise = mechanism.deviation(1)
             rate = _RATE / (expected + _GRADIENT_RIDGE * noise)
-            evidence, velocity = _evidence(x.double()), 0 * weight
+            evidence, velocity = _evidence(x), 0 * weight
         for step in range(1, steps):
             error = votes - (evidence @ weight + self.bias).softmax(dim=1)
             gradient = mechanism.release(rows, mechanism.votes(error), source,
@@ -143,10 +146,12 @@ class ClassSumClassifier(PrivateModel):
             weight = weight + rate * velocity
         self.weight = weight.to(self.weight.dtype)
         self.bias = self.bias.to(self.weight.dtype)
+        self.fitted.fill_(True)
         return self
 
     def forward(self, x: Tensor) -> Tensor:
         """The scores of all classes, for each row on its own."""
+        check_fitted(self)
         out: Tensor = _evidence(x) @ self.weight + self.bias
         return out
 
@@ -155,15 +160,6 @@ class ClassSumClassifier(PrivateModel):
         """The most likely class of each node, from its own row."""
         out: Tensor = self(self.features(data, self.in_channels)).argmax(dim=1)
         return out
-
-    def __repr__(self) -> str:
-        args = [str(self.in_channels), str(self.num_classes),
-                f'epsilon={self.epsilon}']
-        shown = (('delta', self.delta, None), ('steps', self.steps, None),
-                 ('mask', self.mask, 'train_mask'), ('seed', self.seed, None))
-        args += [f'{name}={value!r}' for name, value, default in shown
-                 if value != default]
-        return f"{self.__class__.__name__}({', '.join(args)})"
 
 
 def linear_weights(sums: Tensor,
@@ -181,6 +177,19 @@ def linear_weights(sums: Tensor,
     expected = expected.clamp(min=0)
     weight = factor * excess / (expected + _RIDGE * deviation)
     return weight, share.log(), expected
+
+
+def _rows(x: Tensor, node: Tensor) -> Tensor:
+    # The rows of some nodes, in one form whatever the one of the input: what is
+    # computed from equal values is equal, to the last bit.
+    x = x.detach() if x.layout == torch.strided else x.detach().to_sparse()
+    x = x.index_select(0, node).to_sparse().coalesce().double()
+    kept = x.values() != 0
+    with warnings.catch_warnings():  # That such tensors are in beta state.
+        warnings.simplefilter('ignore')
+        return torch.sparse_coo_tensor(
+            x.indices()[:, kept], x.values()[kept], x.shape,
+            check_invariants=False, is_coalesced=True).to_sparse_csr()
 
 
 def _evidence(x: Tensor) -> Tensor:

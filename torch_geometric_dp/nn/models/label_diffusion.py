@@ -32,19 +32,21 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import to_undirected
 
-from torch_geometric_dp.mechanisms import frequency_estimate
-from torch_geometric_dp.mechanisms.checks import check_integer
-from torch_geometric_dp.mechanisms.propagation import (
+from torch_geometric_dp._arguments import Captured
+from torch_geometric_dp._validate import check_integer
+from torch_geometric_dp.graph.propagation import (
     mean_adjacency,
     propagate,
 )
+from torch_geometric_dp.mechanisms import frequency_estimate
 from torch_geometric_dp.nn.forward_corrected_loss import ForwardCorrectedLoss
 from torch_geometric_dp.nn.models.released import released_labels
+from torch_geometric_dp.nn.models.training import check_fitted
 
 _PROBES = 8  # Random signs that measure the sum of squared weights.
 
 
-class LabelDiffusion(torch.nn.Module):
+class LabelDiffusion(Captured, torch.nn.Module):
     r"""Predicts labels from released labels and the public graph alone: these
     are diffused over several numbers of hops, split into what each depth adds
     to the next deeper one, shrunk by what epsilon and the graph say about their
@@ -77,6 +79,10 @@ class LabelDiffusion(torch.nn.Module):
         model.predict(private).shape        # torch.Size([30])
         model(private).exp().sum(dim=-1)    # log-probabilities
     """
+    first: Tensor
+    second: Tensor
+    fitted: Tensor
+
     def __init__(self, hops: Sequence[int] = (1, 2, 4, 8, 16, 32, 64),
                  smooth_hops: Sequence[int] = (1, 2, 4, 8), folds: int = 5,
                  ridge: float = 0.3) -> None:
@@ -91,19 +97,19 @@ class LabelDiffusion(torch.nn.Module):
         start = torch.cat([torch.ones(depths), torch.full((again, ), 0.3)])
         self.register_buffer('first', start[:depths].clone())
         self.register_buffer('second', start)
-        self.first: Tensor
-        self.second: Tensor
+        self.register_buffer('fitted', torch.tensor(False))
 
     def reset_parameters(self) -> None:
         """Forgets what was learnt."""
         self.first.fill_(1.0)
         self.second[:len(self.hops)] = 1.0
         self.second[len(self.hops):] = 0.3
+        self.fitted.fill_(False)
 
     def fit(self, data: Any) -> 'LabelDiffusion':
         """Fits the weights to the released labels of a graph."""
-        self.reset_parameters()
         labels = _Labels(data)
+        self.reset_parameters()
         # Each label is predicted as if its fold had not been released.
         fold = torch.randperm(len(labels.y), generator=_generator())
         fold = (fold % self.folds).to(labels.y.device)
@@ -114,11 +120,13 @@ class LabelDiffusion(torch.nn.Module):
         self._fit(self.first, evidence[asked, fold[asked]], labels)
         evidence = self._smoothed(evidence, labels, visible)
         self._fit(self.second, evidence[asked, fold[asked]], labels)
+        self.fitted.fill_(True)
         return self
 
     @torch.no_grad()
     def forward(self, data: Any) -> Tensor:
         """The log-probabilities of all classes at all nodes."""
+        check_fitted(self)
         labels = _Labels(data)
         visible = labels.released[:, None]
         evidence = self._smoothed(self._evidence(labels, visible), labels,
@@ -191,11 +199,6 @@ class LabelDiffusion(torch.nn.Module):
             ratio = (level[:, :-1] / level[:, -1:]).view_as(gain)
             out.append((1 + ratio / prior).clamp(min=0.05).log()[..., None])
         return torch.cat(out, dim=-1)
-
-    def __repr__(self) -> str:
-        return (f'{self.__class__.__name__}(hops={self.hops}, '
-                f'smooth_hops={self.smooth_hops}, folds={self.folds}, '
-                f'ridge={self.ridge})')
 
 
 class _Labels:

@@ -1,7 +1,7 @@
 import math
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any, Optional
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -9,20 +9,25 @@ from torch import Tensor
 from torch_geometric.nn import MLP, GraphSAGE
 from torch_geometric.utils import degree
 
-from torch_geometric_dp.accountant import Guarantee
+from torch_geometric_dp._validate import (
+    check_choice,
+    check_epsilon,
+    check_integer,
+)
+from torch_geometric_dp.accountant import Guarantee, Relation, Unit
+from torch_geometric_dp.graph.adjacency import distinct_edges
+from torch_geometric_dp.graph.sparse import to_csr
 from torch_geometric_dp.mechanisms import (
     DegreePreservingRR,
     EdgeRand,
     RandomizedResponse,
 )
-from torch_geometric_dp.mechanisms.checks import check_epsilon, check_integer
 from torch_geometric_dp.mechanisms.edge_mechanism import EdgeMechanism
-from torch_geometric_dp.mechanisms.sparse import to_csr
 from torch_geometric_dp.nn.aca import ACA
-from torch_geometric_dp.nn.adjacency import distinct_edges
 from torch_geometric_dp.nn.models.private_model import PrivateModel
 from torch_geometric_dp.nn.nap import CALIBRATIONS, NAP
 from torch_geometric_dp.nn.tnie import TNIE
+from torch_geometric_dp.release import Part, Ticket, budget_of
 
 ALLOCATIONS = ('adaptive', 'uniform')
 AGGREGATIONS = ('aca', 'sage')
@@ -96,20 +101,13 @@ class NIPGNN(PrivateModel):
                  max_degree: int,
                  split: Sequence[float] = (1 / 3, 1 / 3, 1 / 3),
                  hidden_channels: int = 64, hops: int = 2,
-                 projection: Optional[int] = None,
+                 projection: int | None = None,
                  allocation: str = 'adaptive', sampling: bool = True,
                  aggregation: str = 'aca', calibration: str = 'proven',
                  epochs: int = 60, lr: float = 0.01, mask: str = 'train_mask',
-                 seed: Optional[int] = None) -> None:
+                 seed: int | None = None) -> None:
         super().__init__(check_integer('num_classes', num_classes, 2), mask,
                          seed)
-        for name, value, domain in (
-                ('allocation', allocation, ALLOCATIONS),
-                ('aggregation', aggregation, AGGREGATIONS),
-                ('calibration', calibration, CALIBRATIONS)):
-            if value not in domain:
-                raise ValueError(f"'{name}' must be one of {domain} "
-                                 f"(got {value!r})")
         self.in_channels = check_integer('in_channels', in_channels, 1)
         self.epsilon = check_epsilon(epsilon)
         self.max_degree = check_integer('max_degree', max_degree, 1)
@@ -120,17 +118,19 @@ class NIPGNN(PrivateModel):
         self.hops = check_integer('hops', hops, 1)
         self.hidden_channels = check_integer('hidden_channels',
                                              hidden_channels, 1)
-        self.allocation = allocation
+        self.allocation = check_choice('allocation', allocation, ALLOCATIONS)
         self.sampling = bool(sampling)
-        self.aggregation = aggregation
-        self.calibration = calibration
+        self.aggregation = check_choice('aggregation', aggregation,
+                                        AGGREGATIONS)
+        self.calibration = check_choice('calibration', calibration,
+                                        CALIBRATIONS)
         self.epochs, self.lr = check_integer('epochs', epochs, 0), float(lr)
 
         channels = self.projection or self.in_channels
         # The same noise for all is proven, Lemma 1.
         self.nap = NAP(self.epsilons[0], self.max_degree,
                        calibration=calibration if allocation == 'adaptive' else
-                       'proven', seed=self.seed)
+                       'proven')
         self.influence = TNIE(channels if calibration == 'paper' else 2, 16)
         if aggregation == 'aca':
             self.aca = ACA(self.hops, cached=True)
@@ -139,7 +139,7 @@ class NIPGNN(PrivateModel):
         else:
             self.sage = GraphSAGE(channels, hidden_channels, self.hops,
                                   num_classes)
-        self._released: Optional[tuple[Tensor, Tensor]] = None
+        self._released: tuple[Tensor, Tensor] | None = None
 
     def reset_parameters(self) -> None:
         """Forgets what was learned, but not what was released and spent."""
@@ -149,33 +149,35 @@ class NIPGNN(PrivateModel):
     def fit(self, data: Any) -> 'NIPGNN':
         """Releases a graph in three parts, and trains on them."""
         mask, y = self.labels(data)
-        x = self.features(data, self.in_channels)
+        x = self.features(data, self.in_channels).to_dense()
         edges = distinct_edges(data.edge_index, data.num_nodes)
         self._check_degrees(edges, data.num_nodes)
         edge_mechanism, edge_guarantee = self._edge_mechanism(edges,
                                                               data.num_nodes)
         response = RandomizedResponse(self.epsilons[2], self.num_classes)
-        source = self.start()
-        self.charge(data, source, [
-            (self.nap.guarantee, repr(self.nap), ('x', 'edge_index')),
-            (edge_guarantee, repr(edge_mechanism), ('edge_index', )),
-            (Guarantee(response.epsilon, 'labels',
-                       "the labels of one node are replaced",
-                       assumptions=(f"'{self.mask}' is public", )),
-             repr(response), ('y', )),
-        ])
+        label_guarantee = Guarantee(response.epsilon, Unit.LABELS,
+                                    Relation.REPLACE)
+        ticket = self.admit(data, [
+            Part(self, PrivateModel, self.nap.guarantee, ('x', 'edge_index')),
+            Part(self, PrivateModel, edge_guarantee, ('edge_index', )),
+            Part(self, PrivateModel, label_guarantee, ('y', ),
+                 ((self.mask, None), )),
+        ], [('x', (x, )), ('edge_index', (edges, )),
+            ('y', (torch.where(mask, y, -1), )), (self.mask, (mask, ))])
 
+        source = ticket.source
         upper = edges[:, edges[0] < edges[1]]
         drawn = edge_mechanism(upper, data.num_nodes, source.derive('edges'))
         released = distinct_edges(torch.cat([drawn, drawn.flip(0)], dim=1),
                                   data.num_nodes)
         if self.projection is not None:
-            x = x @ public_signs(self.in_channels, self.projection).to(x.dtype)
-        x, weight = x.to_dense(), None
+            signs = public_signs(self.in_channels, self.projection)
+            x = (x.double() @ signs.double()).to(x.dtype)
+        weight = None
         if self.allocation == 'adaptive':
             weight = self._influence(x, edges, released)
-        self.nap.renew()  # Charged above: each fit is a release of its own.
-        h = self.nap(x, edges, weight)
+            self._bind(data, ticket, weight)
+        h = self.nap.draw(x, edges, weight, source.derive('sums'))
         labels = response(y, source.derive('labels'), mask)
         # Columns are standardised: they are released, so that is free.
         h = (h - h.mean(dim=0)) / h.std(dim=0).clamp(min=1e-6)
@@ -184,21 +186,31 @@ class NIPGNN(PrivateModel):
         self._train(labels, mask)
         return self
 
+    def _bind(self, data: Any, ticket: Ticket, weight: Tensor) -> None:
+        # Noise of another scale would be another release, which is not paid
+        # for: should arithmetic ever differ, this is refused.
+        budget = budget_of(data)
+        if budget is not None:
+            self._releaser.bind(f'weight {ticket.releases[0].release_id}', (),
+                                [('weight', (weight, ))], budget)
+
     def _edge_mechanism(self, edges: Tensor, num_nodes: int,
                         ) -> tuple[EdgeMechanism, Guarantee]:
         # The paper's scale is that of a node whose edges are replaced.
-        neighbours = ('add-remove' if self.calibration == 'proven' else
-                      'replace')
+        relation = (Relation.ADD_REMOVE if self.calibration == 'proven' else
+                    Relation.REPLACE)
         mechanism = DegreePreservingRR(self.epsilons[1], 'node',
-                                       self.max_degree, neighbours)
+                                       self.max_degree, relation)
         if self.sampling:
             return mechanism, mechanism.guarantee
         pairs = self.max_degree * (1 if self.calibration == 'proven' else 2)
         plain = EdgeRand(math.nextafter(self.epsilons[1] / pairs, 0.0))
-        count = 2 * plain.expected_edges(num_nodes, edges.size(1) // 2)
+        # As many as there can be: what is refused must not tell the number.
+        count = 2 * plain.expected_edges(num_nodes,
+                                         num_nodes * self.max_degree // 2)
         if count > _MOST_EDGES:
             raise ValueError(f"'sampling' must be True for a graph of this "
-                             f"size: without it, about {count:.3g} edges would "
+                             f"size: without it, up to {count:.3g} edges would "
                              f"be released (got False)")
         return plain, mechanism.guarantee
 
@@ -209,7 +221,12 @@ class NIPGNN(PrivateModel):
         else:
             log = degree(released[1], x.size(0)).log1p()
             public = torch.stack([torch.ones_like(log), log], dim=1), released
-        return self.influence.fit(*public, epochs=50).rank(*public)
+        # From the same start each time: with the same release comes the same
+        # influence, and the same noise.
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(0)
+            self.influence.reset_parameters()
+            return self.influence.fit(*public, epochs=50).rank(*public)
 
     def _train(self, labels: Tensor, mask: Tensor) -> None:
         optimizer = torch.optim.Adam(self.parameters(), lr=self.lr)
@@ -244,35 +261,16 @@ class NIPGNN(PrivateModel):
         return out
 
     def _check_degrees(self, edges: Tensor, num_nodes: int) -> None:
-        degrees = edges.flatten().bincount(minlength=max(num_nodes, 1)) // 2
         if not torch.equal(edges, distinct_edges(edges.flip(0), num_nodes)):
             raise ValueError("'edge_index' must be undirected, with both "
                              "directions of every edge")
         if (edges[0] == edges[1]).any():
             raise ValueError("'edge_index' must not have self-loops")
-        if int(degrees.max()) > self.max_degree:
+        if (edges[0].bincount() > self.max_degree).any():
             raise ValueError(
-                f"'max_degree' must be at least {int(degrees.max())}: so many "
-                f"edges has node {int(degrees.argmax())} (got "
-                f"{self.max_degree}). BoundDegree(max_degree="
-                f"{self.max_degree}) removes some")
-
-    def __repr__(self) -> str:
-        args = [str(self.in_channels), str(self.num_classes),
-                f'epsilon={self.epsilon}', f'max_degree={self.max_degree}']
-        shown = (('split', self.split, (1 / 3, 1 / 3, 1 / 3)),
-                 ('hidden_channels', self.hidden_channels, 64),
-                 ('hops', self.hops, 2),
-                 ('projection', self.projection, None),
-                 ('allocation', self.allocation, 'adaptive'),
-                 ('sampling', self.sampling, True),
-                 ('aggregation', self.aggregation, 'aca'),
-                 ('calibration', self.calibration, 'proven'),
-                 ('epochs', self.epochs, 60), ('lr', self.lr, 0.01),
-                 ('mask', self.mask, 'train_mask'), ('seed', self.seed, None))
-        args += [f'{name}={value!r}' for name, value, default in shown
-                 if value != default]
-        return f"{self.__class__.__name__}({', '.join(args)})"
+                f"'max_degree' is too small for this graph: some node has more "
+                f"edges (got {self.max_degree}). "
+                f"BoundDegree(max_degree={self.max_degree}) removes some")
 
 
 def _parts(epsilon: float, split: Sequence[float]) -> tuple[float, ...]:

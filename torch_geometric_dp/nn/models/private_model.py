@@ -1,23 +1,31 @@
 from collections.abc import Sequence
-from typing import Any, Optional
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Batch
 
-from torch_geometric_dp.accountant import (
-    Guarantee,
-    PrivacyAccountant,
-    PrivacyBudget,
-    Release,
+from torch_geometric_dp._arguments import Captured
+from torch_geometric_dp.accountant import PrivacyAccountant
+from torch_geometric_dp.release import (
+    Content,
+    Part,
+    Releaser,
+    Ticket,
+    budget_of,
+    check_batch,
+    refuse_n_id,
 )
-from torch_geometric_dp.noise import NoiseSource
 
 
-class PrivateModel(torch.nn.Module):
-    r"""The base of models that are fitted to a private graph. Each call of
-    :obj:`fit` is a release of its own: charge first, then draw. It is charged
-    to the graph's :obj:`privacy_budget`, if there is one, and entered in
-    :obj:`privacy`.
+class PrivateModel(Captured, torch.nn.Module):
+    r"""The base of models that are fitted to a private graph. A fit is a
+    release: it is charged to the graph's :obj:`privacy_budget`, if there is
+    one, all of its parts or none, and entered in :obj:`privacy`.
+
+    With a budget, the same fit to the same graph has the same noise, and is
+    free. Without one, each fit is a release of its own.
 
     Args:
         num_classes (int): The number of classes, a public number.
@@ -27,67 +35,71 @@ class PrivateModel(torch.nn.Module):
             who knows the seed. (default: :obj:`None`)
     """
     def __init__(self, num_classes: int, mask: str,
-                 seed: Optional[int] = None) -> None:
+                 seed: int | None = None) -> None:
         super().__init__()
         self.num_classes = num_classes
         self.mask = mask
-        self.seed = None if seed is None else int(seed)
+        self._releaser = Releaser(seed)
         #: The ledger of all that was released to fit this model.
         self.privacy = PrivacyAccountant()
-        self._fits = 0  # Numbers the fits of a seeded model.
 
-    def start(self) -> NoiseSource:
-        """A new source of noise, for one fit."""
-        self._fits += 1
-        if self.seed is None:
-            return NoiseSource.from_os()
-        return NoiseSource.from_seed(self.seed).derive('fit', self._fits)
+    @property
+    def seed(self) -> int | None:
+        """The seed, if the noise is repeatable."""
+        return self._releaser.seed
 
-    def charge(self, data: Any, source: NoiseSource,
-               parts: Sequence[tuple[Guarantee, str, tuple[str, ...]]],
-               ) -> None:
-        """Enters releases (guarantee, mechanism, fields) in the ledger, after
-        the graph's budget has agreed to all of them.
+    def renew(self) -> 'PrivateModel':
+        """Makes the next fit a new release, which costs again, even if there
+        is one already. Returns the model itself.
         """
-        budget = getattr(data, 'privacy_budget', None)
-        if budget is not None and not isinstance(budget, PrivacyBudget):
-            raise TypeError(f"'privacy_budget' must be a 'PrivacyBudget' "
-                            f"(got '{type(budget).__name__}')")
-        releases = [
-            Release(guarantee, mechanism, fields,
-                    source.digest('release', i).hex()[:32],
-                    graph=None if budget is None else budget.identity,
-                    seed=self.seed)
-            for i, (guarantee, mechanism, fields) in enumerate(parts)
-        ]
-        for release in releases:
-            if budget is not None:
-                budget.charge(release)
+        self._releaser.renew()
+        return self
+
+    def admit(self, data: Any, parts: Sequence[Part],
+              content: Content) -> Ticket:
+        """Charges the graph's budget with all parts of a fit, or none, enters
+        them in the ledger, and returns what to draw them with.
+        """
+        if isinstance(data, Batch):
+            check_batch(data)
+        refuse_n_id(data, type(self).__name__)
+        known = PrivacyAccountant.of(data)
+        parts = [replace(part, stability=max(map(known.stability, part.fields)))
+                 for part in parts]
+        ticket = self._releaser.admit(parts, content, budget_of(data))
         # What the graph brings along was released before, and is read here.
         self.privacy = PrivacyAccountant.merge(
-            [self.privacy, PrivacyAccountant.of(data),
-             PrivacyAccountant(tuple(releases))])
+            [self.privacy, known, PrivacyAccountant(ticket.releases)])
+        return ticket
+
+    def get_extra_state(self) -> dict[str, str]:
+        """The ledger."""
+        return {'ledger': self.privacy.to_json()}
+
+    def set_extra_state(self, state: dict[str, str]) -> None:
+        """Adds what was spent to the ledger: loading never lowers it."""
+        self.privacy = PrivacyAccountant.merge(
+            [self.privacy, PrivacyAccountant.from_json(state['ledger'])])
 
     def labels(self, data: Any) -> tuple[Tensor, Tensor]:
         """Which nodes have a label to learn from, and all labels; checked."""
         mask, y = data.get(self.mask), data.get('y')
         rows = data.num_nodes
-        if not isinstance(y, Tensor) or y.shape != (rows, ):
-            got = list(y.shape) if isinstance(y, Tensor) else y
-            raise ValueError(f"'y' must have shape [{rows}], one class for "
-                             f"each node (got {got})")
+        if not isinstance(y, Tensor) or y.shape != (rows, ) or (
+                y.is_floating_point() or y.is_complex()):
+            got = (f'{y.dtype} of shape {list(y.shape)}' if isinstance(
+                y, Tensor) else y)
+            raise ValueError(f"'y' must hold integers in shape [{rows}], one "
+                             f"class for each node (got {got})")
         if (not isinstance(mask, Tensor) or mask.dtype != torch.bool
                 or mask.shape != (rows, )):
             got = (f'{mask.dtype} of shape {list(mask.shape)}' if isinstance(
                 mask, Tensor) else mask)
             raise ValueError(f"'{self.mask}' must be a boolean tensor of shape "
                              f"[{rows}] (got {got})")
-        wrong = mask & ((y < 0) | (y >= self.num_classes))
-        if wrong.any():
-            row = int(wrong.int().argmax())
+        if (mask & ((y < 0) | (y >= self.num_classes))).any():
             raise ValueError(f"'y' must hold classes from 0 to "
-                             f"{self.num_classes - 1} (got {int(y[row])} in "
-                             f"row {row})")
+                             f"{self.num_classes - 1} (got others)")
         return mask, y
 
     def features(self, data: Any, columns: int) -> Tensor:
@@ -102,6 +114,5 @@ class PrivateModel(torch.nn.Module):
         values = x if x.layout == torch.strided else (
             x.to_sparse().coalesce().values())
         if not values.isfinite().all():
-            raise ValueError(f"'x' must be finite (got "
-                             f"{float(values[~values.isfinite()][0])})")
+            raise ValueError("'x' must be finite (got NaN or infinity)")
         return x

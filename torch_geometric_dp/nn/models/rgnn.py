@@ -1,13 +1,13 @@
-import copy
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_geometric_dp.mechanisms.checks import check_integer
+from torch_geometric_dp._arguments import Captured
+from torch_geometric_dp._validate import check_integer
 from torch_geometric_dp.nn.forward_corrected_loss import ForwardCorrectedLoss
-from torch_geometric_dp.nn.models.released import released_labels
-from torch_geometric_dp.nn.models.training import fit_early
+from torch_geometric_dp.nn.models.released import released_labels, with_labels
+from torch_geometric_dp.nn.models.training import check_fitted, fit_early
 from torch_geometric_dp.nn.proportion_loss import ProportionLoss, metis_bags
 from torch_geometric_dp.transforms import (
     ReconstructFeatures,
@@ -15,7 +15,7 @@ from torch_geometric_dp.transforms import (
 )
 
 
-class RGNN(torch.nn.Module):
+class RGNN(Captured, torch.nn.Module):
     r"""The reconstruction-based GNN of Bhaila et al. ("Local Differential
     Privacy in Graph Neural Networks: a Reconstruction Approach"), around any
     GNN.
@@ -58,8 +58,10 @@ class RGNN(torch.nn.Module):
         model = RGNN(GraphSAGE(4, 16, num_layers=2, out_channels=7), epochs=5)
         model.fit(private).predict(private).shape   # torch.Size([30])
     """
-    def __init__(self, gnn: torch.nn.Module, hops_x: Optional[int] = 16,
-                 hops_y: Optional[int] = 16, alpha: float = 1.0,
+    fitted: Tensor
+
+    def __init__(self, gnn: torch.nn.Module, hops_x: int | None = 16,
+                 hops_y: int | None = 16, alpha: float = 1.0,
                  num_bags: int = 32, **kwargs: Any) -> None:
         super().__init__()
         if not alpha >= 0:
@@ -69,10 +71,12 @@ class RGNN(torch.nn.Module):
         self.alpha = float(alpha)
         self.num_bags = check_integer('num_bags', num_bags, 1)
         self.training_arguments = kwargs
+        self.register_buffer('fitted', torch.tensor(False))
 
     def reset_parameters(self) -> None:
         """Forgets what was learnt."""
         self.gnn.reset_parameters()  # type: ignore[operator]
+        self.fitted.fill_(False)
 
     def features(self, data: Any) -> Tensor:
         """The features as the GNN sees them: estimated, and all on one scale,
@@ -88,9 +92,8 @@ class RGNN(torch.nn.Module):
         """The labels to learn from, given those that were released."""
         if self.hops_y is None:
             return y
-        data = copy.copy(data)
-        data.y = y
-        estimate: Tensor = ReconstructLabels(self.hops_y)(data).y
+        estimate: Tensor = ReconstructLabels(self.hops_y)(
+            with_labels(data, y)).y
         return estimate
 
     def fit(self, data: Any) -> 'RGNN':
@@ -121,11 +124,13 @@ class RGNN(torch.nn.Module):
         fit_early(self.gnn, (self.features(data), data.edge_index), loss,
                   lambda out: corrected(out, held_out),
                   **self.training_arguments)
+        self.fitted.fill_(True)
         return self
 
     @torch.no_grad()
     def forward(self, data: Any) -> Tensor:
         """The scores of all classes at all nodes of a released graph."""
+        check_fitted(self)
         self.gnn.eval()
         scores: Tensor = self.gnn(self.features(data), data.edge_index)
         return scores
@@ -134,8 +139,3 @@ class RGNN(torch.nn.Module):
         """The class of each node of a released graph."""
         scores: Tensor = self(data)
         return scores.argmax(dim=-1)
-
-    def __repr__(self) -> str:
-        return (f'{self.__class__.__name__}({self.gnn}, hops_x={self.hops_x}, '
-                f'hops_y={self.hops_y}, alpha={self.alpha}, '
-                f'num_bags={self.num_bags})')

@@ -1,4 +1,4 @@
-"""Training with early stopping, which all models share."""
+"""Training with early stopping, and what was not trained."""
 import copy
 from collections.abc import Callable
 
@@ -56,3 +56,12 @@ def fit_early(model: torch.nn.Module, inputs: tuple[Tensor, ...],
     model.load_state_dict(state)
     model.eval()
     return best
+
+
+def check_fitted(model: torch.nn.Module) -> None:
+    """Refuses to predict with a model that was not fitted, as its buffer
+    :obj:`fitted` tells.
+    """
+    if not model.fitted:
+        raise RuntimeError(f"Call fit(data) first: this "
+                           f"'{type(model).__name__}' has not learnt anything")

@@ -5,7 +5,7 @@ pairs of :math:`n` nodes have the numbers from 0 to :math:`n(n-1)/2 - 1`, and a
 graph without directions is a set of numbers: never a matrix.
 """
 import math
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torch_geometric_dp._jit import jit
 from torch_geometric_dp._sort import distinct
-from torch_geometric_dp.mechanisms.checks import check_integer
+from torch_geometric_dp._validate import check_integer
 
 Pairs = NDArray[np.int64]  # Numbers of pairs.
 
@@ -36,7 +36,8 @@ def num_pairs(num_nodes: Any) -> int:
 
 def check_edge_index(edge_index: Any, num_nodes: int,
                      name: str = 'edge_index') -> None:
-    """Raises an error that names the first node that does not exist.
+    """Raises an error that names the first column with a node that does not
+    exist.
 
     .. code-block:: python
 
@@ -62,10 +63,10 @@ def check_edge_index(edge_index: Any, num_nodes: int,
         column = int(wrong.int().argmax())
         raise ValueError(
             f"'{name}' must hold nodes from 0 to {num_nodes - 1} (got "
-            f"{edge_index[:, column].tolist()} in column {column})")
+            f"others in column {column})")
 
 
-def to_pairs(edge_index: Tensor, selected: Optional[Tensor] = None) -> Pairs:
+def to_pairs(edge_index: Tensor, selected: Tensor | None = None) -> Pairs:
     """The numbers of the pairs that have an edge in either direction, each of
     them once. Self-loops are no pairs. If columns are :obj:`selected` by a
     boolean tensor, the others do not count.
@@ -77,7 +78,7 @@ def to_pairs(edge_index: Tensor, selected: Optional[Tensor] = None) -> Pairs:
     return pairs_of(arrows(edge_index, selected))
 
 
-def arrows(edge_index: Tensor, selected: Optional[Tensor] = None) -> Pairs:
+def arrows(edge_index: Tensor, selected: Tensor | None = None) -> Pairs:
     """Twice the number of the pair for each edge from its smaller node to its
     larger one, and one more for each edge that goes back, in increasing order;
     each of them once.

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torch_geometric_dp.mechanisms.pairs import (
+from torch_geometric_dp.graph.pairs import (
     MOST_NODES,
     arrows,
     check_edge_index,
@@ -119,9 +119,9 @@ def test_arrows(edges):
     (torch.zeros(2, 1).bool(), ValueError,
      "'edge_index' must hold integers (got torch.bool)"),
     (torch.tensor([[0, 1], [1, 5]]), ValueError,
-     "'edge_index' must hold nodes from 0 to 4 (got [1, 5] in column 1)"),
+     "'edge_index' must hold nodes from 0 to 4 (got others in column 1)"),
     (torch.tensor([[0, -1], [1, 0]]), ValueError,
-     "'edge_index' must hold nodes from 0 to 4 (got [-1, 0] in column 1)"),
+     "'edge_index' must hold nodes from 0 to 4 (got others in column 1)"),
 ])
 def test_bad_edges(edge_index, error, message):
     with pytest.raises(error) as info:

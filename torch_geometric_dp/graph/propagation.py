@@ -2,7 +2,7 @@
 import torch
 from torch import Tensor
 
-from torch_geometric_dp.mechanisms.sparse import by_target, to_csr
+from torch_geometric_dp.graph.sparse import by_target, to_csr
 
 
 def mean_adjacency(edge_index: Tensor, num_nodes: int) -> Tensor:

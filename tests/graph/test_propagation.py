@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torch_geometric_dp.mechanisms.propagation import (
+from torch_geometric_dp.graph.propagation import (
     mean_adjacency,
     propagate,
 )

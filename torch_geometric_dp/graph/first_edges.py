@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from torch_geometric_dp._jit import jit
 from torch_geometric_dp._sort import sort
-from torch_geometric_dp.mechanisms.pairs import MOST_NODES
+from torch_geometric_dp.graph.pairs import MOST_NODES
 from torch_geometric_dp.noise import Words
 
 Keys = NDArray[np.int64]

@@ -9,8 +9,8 @@ from torch_geometric import EdgeIndex
 from torch_geometric.typing import SparseTensor
 from torch_geometric.utils import is_torch_sparse_tensor, to_edge_index
 
-from torch_geometric_dp.mechanisms.pairs import check_edge_index
-from torch_geometric_dp.mechanisms.sparse import by_target
+from torch_geometric_dp.graph.pairs import check_edge_index
+from torch_geometric_dp.graph.sparse import by_target
 
 
 def distinct_edges(adjacency: Any, num_nodes: int) -> Tensor:
@@ -38,8 +38,16 @@ def _from_sparse(adjacency: Any, num_nodes: int) -> Tensor:
     else:
         index, value = to_edge_index(adjacency)
     if not (value == 1).all():
-        raise ValueError(f"'edge_index' must hold ones as a sparse matrix: a "
-                         f"weighted sum has another sensitivity "
-                         f"(got {float(value[value != 1][0])})")
+        raise ValueError("'edge_index' must hold ones as a sparse matrix: a "
+                         "weighted sum has another sensitivity "
+                         "(got others)")
     flipped: Tensor = index.flip(0)
     return flipped
+
+
+def edge_index_of(store: Any) -> Any:
+    """The edges of a store, without what PyG may have noted about their order.
+    """
+    edge_index = store['edge_index']
+    return (edge_index.as_tensor() if isinstance(edge_index, EdgeIndex) else
+            edge_index)

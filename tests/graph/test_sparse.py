@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torch_geometric_dp.mechanisms.sparse import by_target, to_csr
+from torch_geometric_dp.graph.sparse import by_target, to_csr
 
 
 def plain(edge_index, n):

@@ -1,0 +1,3 @@
+"""Graphs without privacy: pairs of nodes, sparse matrices, hops, and edges in
+whatever form PyG has them.
+"""
