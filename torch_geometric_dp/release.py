@@ -139,13 +139,15 @@ class Releaser:
             key = NoiseSource.from_os() if self.seed is None else _seeded(
                 self.seed)
             return Ticket(key.derive(nonce), tuple(releases), True)
-        key = (NoiseSource(budget.key()) if self.seed is None else
-               _seeded(self.seed))
         renew, self._renew = self._renew, False
         self._calls += renew
+        number, secret = budget.key_of(slot, renew)
+        key = NoiseSource(secret)
         nonce, entries, new = budget.bind(
-            slot, fingerprint(NoiseSource(budget.key()), content),
-            self._nonce(slot, content), releases, renew)
+            slot, fingerprint(key, content), self._nonce(slot, content),
+            releases, renew, number)
+        if self.seed is not None:
+            key = _seeded(self.seed)
         return Ticket(key.derive(nonce), tuple(entries), new)
 
     def _warn(self, content: Content, releases: Sequence[Release]) -> None:

@@ -6,8 +6,9 @@ import pytest
 from scipy import stats
 
 from torch_geometric_dp.accountant import GaussianNoise
+from torch_geometric_dp.accountant.gaussian import gaussian_delta
 from torch_geometric_dp.mechanisms import Gaussian
-from torch_geometric_dp.mechanisms.gaussian import _law, gaussian_delta
+from torch_geometric_dp.mechanisms.gaussian import _law
 
 
 def exact_delta(mechanism, shift):

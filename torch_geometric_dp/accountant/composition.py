@@ -22,12 +22,14 @@ the same theorem (an upper bound) is used.
 """
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import numpy as np
 
 _MOST_CASES = 10**6
+_MOST_KINDS = 20  # More of them are more than a million cases.
 
 
 def exact_sum(epsilons: Iterable[float]) -> float:
@@ -47,15 +49,10 @@ def total_delta(deltas: Iterable[float]) -> float:
 
         total_delta([1e-5, 1e-5])   # 1.99999e-05
     """
-    deltas = [delta for delta in deltas if delta > 0]
-    if len(deltas) <= 1:
-        return deltas[0] if deltas else 0.0
-    if max(deltas) >= 1:
-        return 1.0
-    return -math.expm1(math.fsum(math.log1p(-delta) for delta in deltas))
+    return Tally.of((0.0, delta) for delta in deltas).delta
 
 
-def compose(costs: Sequence[tuple[float, float]], delta: float) -> float:
+def compose(costs: Iterable[tuple[float, float]], delta: float) -> float:
     r"""The smallest :math:`\varepsilon` such that mechanisms with the given
     :math:`(\varepsilon_i, \delta_i)` are together
     :math:`(\varepsilon, \delta)`-private; infinity if :obj:`delta` is less
@@ -66,24 +63,103 @@ def compose(costs: Sequence[tuple[float, float]], delta: float) -> float:
         compose([(0.1, 0.0)] * 10, delta=0.0)    # 1.0
         compose([(0.1, 0.0)] * 10, delta=1e-3)   # 0.87...
     """
-    needed = total_delta(d for _, d in costs)
-    if delta < needed:
-        return math.inf
-    epsilons = [epsilon for epsilon, _ in costs if epsilon > 0]
-    basic = exact_sum(epsilons)
-    # What is left of delta for the coins.
-    slack = 1 - (1 - delta) / (1 - needed) if delta > needed else 0.0
-    if slack <= 0 or not math.isfinite(basic):
-        return basic
-    counts = Counter(epsilons)
-    if math.prod(n + 1 for n in counts.values()) > _MOST_CASES:
-        return min(basic, _closed_form(epsilons, slack))
-    return min(basic, _optimal(counts, slack))
+    return Tally.of(costs).epsilon(delta)
 
 
-def _optimal(counts: 'Counter[float]', slack: float) -> float:
+@dataclass(frozen=True)
+class Tally:
+    r"""Pairs of epsilon and delta as running sums: one more pair is as much
+    work after a hundred thousand as after ten.
+
+    Args:
+        total (str, optional): The sum of all epsilons, a decimal number.
+            (default: :obj:`"0"`)
+        log_kept (float, optional): The sum of the logarithms of
+            :math:`1 - \delta`. (default: :obj:`0.0`)
+        lossy (int, optional): How many deltas are not zero.
+            (default: :obj:`0`)
+        last_delta (float, optional): The last of them. (default: :obj:`0.0`)
+        mean (float, optional): The sum of the expected losses.
+            (default: :obj:`0.0`)
+        squares (float, optional): The sum of squared epsilons.
+            (default: :obj:`0.0`)
+        counts (tuple, optional): Pairs of an epsilon and how often it came, as
+            long as there are few different ones; after that, :obj:`None`.
+            (default: :obj:`()`)
+
+    .. code-block:: python
+
+        Tally().add(0.1, 0.0, count=3).epsilon(0.0)   # 0.3
+    """
+    total: str = '0'
+    log_kept: float = 0.0
+    lossy: int = 0
+    last_delta: float = 0.0
+    mean: float = 0.0
+    squares: float = 0.0
+    counts: tuple[tuple[float, int], ...] | None = ()
+
+    @classmethod
+    def of(cls, costs: Iterable[tuple[float, float]]) -> 'Tally':
+        """The tally of some pairs."""
+        tally = cls()
+        for (epsilon, delta), count in Counter(costs).items():
+            tally = tally.add(epsilon, delta, count)
+        return tally
+
+    def add(self, epsilon: float, delta: float, count: int = 1) -> 'Tally':
+        """A tally with more pairs, all of them the same."""
+        total = Decimal(self.total) + count * Decimal(repr(float(epsilon)))
+        out = replace(self, total=str(total))
+        if delta > 0:
+            log_kept = -math.inf if delta >= 1 else math.log1p(-delta)
+            out = replace(out, log_kept=self.log_kept + count * log_kept,
+                          lossy=self.lossy + count, last_delta=float(delta))
+        if epsilon <= 0 or not math.isfinite(epsilon):
+            return out
+        counts = self.counts
+        if counts is not None:
+            known = dict(counts)
+            known[epsilon] = known.get(epsilon, 0) + count
+            counts = tuple(known.items()) if len(known) <= _MOST_KINDS else None
+        return replace(
+            out, counts=counts, squares=self.squares + count * epsilon**2,
+            mean=self.mean + count * epsilon * math.tanh(epsilon / 2))
+
+    @property
+    def delta(self) -> float:
+        """The delta that all of them need in any case."""
+        if self.lossy <= 1:
+            return self.last_delta
+        return -math.expm1(self.log_kept)
+
+    def epsilon(self, delta: float, most_cases: int | None = None) -> float:
+        """The smallest epsilon for all of them together; infinity if
+        :obj:`delta` is less than what they need.
+        """
+        needed = self.delta
+        if delta < needed:
+            return math.inf
+        basic = float(Decimal(self.total))
+        # What is left of delta for the coins.
+        slack = 1 - (1 - delta) / (1 - needed) if delta > needed else 0.0
+        if slack <= 0 or not math.isfinite(basic):
+            return basic
+        if self.counts is None or (
+                math.prod(n + 1 for _, n in self.counts)
+                > (most_cases or _MOST_CASES)):
+            return min(basic, self._closed_form(slack))
+        return min(basic, _optimal(self.counts, slack))
+
+    def _closed_form(self, slack: float) -> float:
+        # Theorem 3.5 of Kairouz, Oh and Viswanath.
+        tail = min(math.e + math.sqrt(self.squares) / slack, 1 / slack)
+        return self.mean + math.sqrt(2 * self.squares * math.log(tail))
+
+
+def _optimal(counts: Iterable[tuple[float, int]], slack: float) -> float:
     loss, log_p = np.zeros(1), np.zeros(1)
-    for epsilon, n in counts.items():
+    for epsilon, n in counts:
         right = np.arange(n + 1)
         ways = [math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
                 for k in range(n + 1)]
@@ -100,11 +176,3 @@ def _optimal(counts: 'Counter[float]', slack: float) -> float:
     if not open_.any():
         return 0.0
     return max(0.0, float(np.log((p - slack)[open_] / q[open_]).max()))
-
-
-def _closed_form(epsilons: Sequence[float], slack: float) -> float:
-    # Theorem 3.5 of Kairouz, Oh and Viswanath.
-    mean = math.fsum(e * math.tanh(e / 2) for e in epsilons)
-    squares = math.fsum(e * e for e in epsilons)
-    tail = min(math.e + math.sqrt(squares) / slack, 1 / slack)
-    return mean + math.sqrt(2 * squares * math.log(tail))

@@ -7,9 +7,9 @@ from html import escape
 from typing import Any
 
 from torch_geometric_dp.accountant.composition import (
+    Tally,
     compose,
     exact_sum,
-    total_delta,
 )
 from torch_geometric_dp.accountant.entry import Projection, Release
 from torch_geometric_dp.accountant.plain import from_plain, to_plain
@@ -208,7 +208,7 @@ class PrivacyAccountant:
         all releases are pure.
         """
         return max(
-            total_delta(r.guarantee.group(size)[1] for r, size in units)
+            Tally.of(r.guarantee.group(size) for r, size in units).delta
             for units in self._people(unit, max_degree, relation))
 
     def claimed_epsilon(self, unit: str) -> float:

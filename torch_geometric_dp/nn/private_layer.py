@@ -28,7 +28,7 @@ from torch_geometric_dp.pyg import origin
 from torch_geometric_dp.release import Content, Part, Releaser
 from torch_geometric_dp.vault import PrivacyBudget
 from torch_geometric_dp.vault.budget import restore_budget
-from torch_geometric_dp.vault.store import temporary_store
+from torch_geometric_dp.vault.sqlite import temporary_store
 
 Public = tuple[tuple[str, Unit | None], ...]
 

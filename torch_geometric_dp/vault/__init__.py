@@ -6,12 +6,18 @@ from torch_geometric_dp.vault.budget import (
     PrivacyBudget,
     PrivacyBudgetExceeded,
 )
-from torch_geometric_dp.vault.store import SQLiteStore, Store
+from torch_geometric_dp.vault.postgres import PostgresStore
+from torch_geometric_dp.vault.sqlite import SQLiteStore
+from torch_geometric_dp.vault.store import Store, VaultError
+from torch_geometric_dp.vault.vault import Vault
 
 __all__ = [
     'ContentChanged',
+    'PostgresStore',
     'PrivacyBudget',
     'PrivacyBudgetExceeded',
     'SQLiteStore',
     'Store',
+    'Vault',
+    'VaultError',
 ]
