@@ -1,4 +1,5 @@
 import os
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -13,6 +14,16 @@ FALSE_ALARM = 1e-6
 # are at work, and machines are noisy.
 settings.register_profile('house', derandomize=True, deadline=None)
 settings.load_profile('house')
+
+
+@pytest.fixture(scope='session', autouse=True)
+def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A folder for what vaults leave behind on a machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv('TORCH_GEOMETRIC_DP_STATE',
+                     str(tmp_path_factory.mktemp('state')))
+        patch.delenv('TORCH_GEOMETRIC_DP_SECRET', raising=False)
+        yield
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCN
 
 import torch_geometric_dp
-from torch_geometric_dp import PrivacyAccountant, plot
+from torch_geometric_dp import PrivacyAccountant, PrivacyBudget, plot
 from torch_geometric_dp.attacks import LinkTeller
 from torch_geometric_dp.audit import audit
 from torch_geometric_dp.datasets import DigitsGraph
@@ -144,6 +144,8 @@ print(discrete_laplace(NoiseSource.from_seed(0), 3.0, 5).shape)
     ('scipy.special', 'audit', lambda: audit(LabelRR(1.0, num_classes=2))),
     ('sklearn.datasets', 'attacks', DigitsGraph),
     ('sklearn.metrics', 'attacks', LinkTeller),
+    ('psycopg', 'vault',
+     lambda: PrivacyBudget.open('postgresql://localhost/people')),
 ])
 def test_what_is_missed_is_named(package, extra, call, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
@@ -180,6 +182,13 @@ def public_names():
                 yield room, name
 
 
+def leave_nothing(folder, monkeypatch):
+    # Files, vaults, and what is remembered of them.
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv('TORCH_GEOMETRIC_DP_STATE', str(folder / 'state'))
+    monkeypatch.delenv('TORCH_GEOMETRIC_DP_SECRET', raising=False)
+
+
 # Machinery, which nobody types: it is described, with an example where one
 # helps. All other names are for users, and have one.
 MACHINERY = {'noise', 'pyg', 'release'}
@@ -189,7 +198,7 @@ PUBLIC = list(public_names())
 @pytest.mark.parametrize('room, name', PUBLIC,
                          ids=lambda x: getattr(x, '__name__', x))
 def test_docstring_examples_run(room, name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+    leave_nothing(tmp_path, monkeypatch)
     matplotlib = pytest.importorskip('matplotlib')
     matplotlib.use('Agg')
     doc = inspect.getdoc(getattr(room, name))
@@ -232,7 +241,7 @@ README = re.findall(r'```python\n(.*?)```\n(?:\n```\n(.*?)```)?', (
 @pytest.mark.parametrize('block, shown', README, ids=range(len(README)))
 def test_blocks_of_the_readme_run(block, shown, tmp_path, monkeypatch, capsys):
     # Each by itself, but for what one of them says that others bring along.
-    monkeypatch.chdir(tmp_path)
+    leave_nothing(tmp_path, monkeypatch)
     pytest.importorskip('sklearn')
     space = {}
     if 'model, public' in block:
@@ -246,6 +255,6 @@ def test_blocks_of_the_readme_run(block, shown, tmp_path, monkeypatch, capsys):
 
 def test_everything_public_is_exported():
     for room in ('attacks', 'audit', 'datasets', 'hrg', 'mechanisms', 'nn',
-                 'nn.models', 'transforms'):
+                 'nn.models', 'transforms', 'vault'):
         module = importlib.import_module(f'torch_geometric_dp.{room}')
         assert list(module.__all__) == sorted(module.__all__, key=str.lower)

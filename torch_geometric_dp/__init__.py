@@ -12,6 +12,7 @@ from torch_geometric_dp.vault import (
     ContentChanged,
     PrivacyBudget,
     PrivacyBudgetExceeded,
+    VaultError,
 )
 
 __version__ = '0.1.0'
@@ -27,4 +28,5 @@ __all__ = [
     'Relation',
     'Release',
     'Unit',
+    'VaultError',
 ]

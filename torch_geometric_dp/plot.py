@@ -3,12 +3,17 @@
 All functions draw on matplotlib axes, make new ones where none are given, and
 return them. They need ``pip install 'torch_geometric_dp[plot]'``.
 """
+import datetime
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from torch_geometric_dp.accountant import Unit
+from torch_geometric_dp.accountant.spending import Spending, spend
 from torch_geometric_dp.mechanisms.column_mechanism import ColumnMechanism
+from torch_geometric_dp.vault import PrivacyBudget
 
 if TYPE_CHECKING:  # It would bring Captum along.
     from torch_geometric_dp.explain import HeteroScores
@@ -135,6 +140,80 @@ def intervals(curves: Mapping[str, Mapping[float, Sequence[float]]],
     _mark_epsilons(ax, sorted({e for c in curves.values() for e in c}))
     ax.legend(fontsize='small', ncols=2)
     return ax
+
+
+def spending(budget: PrivacyBudget, ax: Any | None = None) -> Any:
+    r"""What was spent of a budget up to now, for each unit that has a cap, and
+    the caps as dashed lines.
+
+    Args:
+        budget (PrivacyBudget): The budget.
+        ax (matplotlib axes, optional): Where to draw. (default: :obj:`None`)
+
+    .. code-block:: python
+
+        data.privacy_budget = PrivacyBudget(epsilon=8.0)
+        LabelRR(epsilon=1.0, num_classes=7)(data)
+        ax = spending(data.privacy_budget)
+        ax.figure.savefig('spending.png')
+    """
+    ax = axes(ax)
+    from matplotlib import dates, lines
+    times, spent, caps = _over_time(budget)
+    for i, unit in enumerate(spent):
+        # What lies on top of each other can be told apart: the first lines are
+        # wider, and the dashes of caps take turns.
+        ax.step(times, spent[unit], where='post', color=f'C{i}',
+                lw=1.5 + len(spent) - 1 - i, label=unit)
+        ax.step(times, caps[unit], where='post', color=f'C{i}', lw=1.2,
+                ls=(5 * i, (5, 5 * max(len(spent) - 1, 1))))
+    ax.xaxis_date(datetime.UTC)
+    # Which is not typed.
+    formatter: Any = getattr(dates, 'ConciseDateFormatter')  # noqa: B009
+    ax.xaxis.set_major_formatter(formatter(ax.xaxis.get_major_locator(),
+                                           datetime.UTC))
+    ax.set(xlabel='time (UTC)', ylabel=r'spent $\varepsilon$')
+    # Names may hold dollars, which are no formulas.
+    ax.set_title('Spending' if budget.name is None else
+                 f"Spending of '{budget.name}'", parse_math=False)
+    handles, _ = ax.get_legend_handles_labels()
+    handles.append(lines.Line2D([], [], color='gray', lw=1.2, ls='--',
+                                label='cap'))
+    ax.legend(handles=handles, fontsize='small', ncols=2)
+    return ax
+
+
+_POINTS = 1000  # More could not be told apart.
+
+
+def _over_time(budget: PrivacyBudget) -> tuple[
+        list[datetime.datetime], dict[str, list[float]],
+        dict[str, list[float]]]:
+    # Infinity, which has no place on an axis, is left out.
+    history = budget.history()
+    delta, max_degree = budget.delta, budget.max_degree
+    step = math.ceil(len(history) / _POINTS)
+    sums = {Unit(unit): Spending() for unit in budget.caps}
+    cap: Mapping[str, float] = {}
+    times = []
+    spent: dict[str, list[float]] = {str(unit): [] for unit in sums}
+    caps: dict[str, list[float]] = {str(unit): [] for unit in sums}
+    for i, line in enumerate(history):
+        cap = cap if line.caps is None else line.caps
+        if line.release is not None:
+            sums = spend(sums, [line.release], max_degree)
+        if i % step == 0 or line.caps is not None or i == len(history) - 1:
+            times.append(datetime.datetime.fromisoformat(line.at))
+            for unit, part in sums.items():
+                for values, value in ((spent, part.epsilon(delta)),
+                                      (caps, cap[unit])):
+                    values[unit].append(value if math.isfinite(value)
+                                        else math.nan)
+    # Up to now; clocks of several machines may differ.
+    times.append(max(times[-1], datetime.datetime.now(datetime.UTC)))
+    for curve in (*spent.values(), *caps.values()):
+        curve.append(curve[-1])
+    return times, spent, caps
 
 
 def _mark_epsilons(ax: Any, epsilons: Sequence[float]) -> None:

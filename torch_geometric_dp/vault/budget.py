@@ -1,4 +1,5 @@
 import copy
+import functools
 import json
 import math
 import os
@@ -96,12 +97,15 @@ class ContentChanged(RuntimeError):
 
 
 class Line(NamedTuple):
-    """One line of a budget's history: who did what, and when."""
+    """One line of a budget's history: who did what, and when; the release that
+    was charged, or the caps that were set.
+    """
     number: int
     at: str
     who: str
     what: str
     release: Release | None
+    caps: dict[str, float] | None = None
 
 
 class PrivacyBudget:
@@ -142,6 +146,7 @@ class PrivacyBudget:
         data.privacy_budget.remaining('labels')   # 7.0
     """
     identity: str
+    _name: str | None = None
 
     def __init__(self, epsilon: float | None = None, *,
                  features: float | None = None, labels: float | None = None,
@@ -205,15 +210,21 @@ class PrivacyBudget:
             raise TypeError(f"'name' must be a text (got {name!r})")
         given = {'epsilon': epsilon, **{str(unit): caps.get(str(unit))
                                         for unit in Unit}}
-        asked = any(cap is not None for cap in given.values())
-        terms = _terms(given, max_degree, delta) if asked else None
+        asked = any(value is not None for value in (
+            *given.values(), max_degree, delta or None))
+        terms = {**_terms(given, max_degree, delta), 'name': name
+                 } if asked else None
         vault = _vault(_store(store, create=asked), secret)
         if lost:
             vault.give_up()
         identity = _create(vault, name, secrets.token_hex(16), terms)
         with LOCK:
             budget = restore_budget(vault.store.address, identity)
+            budget._vault = vault  # Which may have another secret by now.
         budget._run(lambda transaction, account, again: (None, account))
+        if budget._terms.get('name') != name:
+            raise VaultError(f"The name '{name}' was given to another budget "
+                             f"by somebody without the secret. {WHAT_TO_DO}")
         if terms is not None and terms != budget._terms:
             other = ', '.join(
                 f"{key} = {_shown(budget._terms[key])}, and not {_shown(value)}"
@@ -236,10 +247,11 @@ class PrivacyBudget:
     # What is in the vault, and whether it is as it was left. #
 
     def _run(self, work: Callable[[Any, Account, bool], tuple[T, Account]],
-             ) -> T:
+             slot: str | None = None) -> T:
         keys = self._vault.keys()
 
         def checked(transaction: Any, again: bool) -> tuple[T, Account]:
+            transaction.ahead(self._seen and self._seen[0], slot)
             account = transaction.account()
             if account != seal_account(keys.key, self.identity, account):
                 raise _Sealed()
@@ -254,7 +266,7 @@ class PrivacyBudget:
                     raise VaultError(
                         f"The account of this budget was changed by somebody "
                         f"without the secret. {WHAT_TO_DO}") from None
-                return self._run(work)
+                return self._run(work, slot)
             self._see(account)
             return out
 
@@ -262,7 +274,7 @@ class PrivacyBudget:
         durable, seen = self._vault.store.durable, self._seen
         if durable and self._checked != os.getpid():
             check_chain(account, self.identity, transaction.entries(1))
-            seen = self._witness.seen()
+            seen = self._witness(account).seen()
         if seen is None or seen == (account.number, account.link):
             return
         known = transaction.entries(seen[0], seen[0])
@@ -274,20 +286,20 @@ class PrivacyBudget:
                 f"went different ways, and what was spent since is not in it. "
                 f"Nothing was released. Put back the newest copy; if it is "
                 f"gone, and you know that nothing was released since, remove "
-                f"{self._witness.path}")
+                f"{self._witness(account).path}")
 
-    @property
-    def _witness(self) -> Witness:
-        return Witness(self._vault.keys().vault, self.identity)
+    def _witness(self, account: Account) -> Witness:
+        return Witness(self._vault.keys().vault, _parsed(account.terms).get(
+            'name', self.identity))
 
     def _see(self, account: Account) -> None:
         now = account.number, account.link
         if self._vault.store.durable:
             if now != self._seen:
-                self._witness.see(*now)
+                self._witness(account).see(*now)
             self._checked = os.getpid()
         self._seen = now
-        self._terms, self._tally = json.loads(account.terms), account.tally
+        self._terms, self._tally = _parsed(account.terms), account.tally
 
     @property
     def _spending(self) -> dict[Unit, Spending]:
@@ -321,14 +333,14 @@ class PrivacyBudget:
         """All that ever happened to this budget: who released what, and when,
         who has raised a cap, and changed the secret.
         """
-        last = self._ledger[-1].number if self._ledger else 0
-
         def read(transaction: Any, account: Account,
                  again: bool) -> tuple[list[Entry], Account]:
             return transaction.entries(last + 1), account
 
-        self._ledger += map(_line, self._run(read))
-        return list(self._ledger)
+        with LOCK:
+            last = self._ledger[-1].number if self._ledger else 0
+            self._ledger += map(_line, self._run(read))
+            return list(self._ledger)
 
     @property
     def spent(self) -> PrivacyAccountant:
@@ -396,6 +408,9 @@ class PrivacyBudget:
                 entries = transaction.entries(bound.first, bound.last)
                 return (bound.nonce, [
                     _release(entry) for entry in entries], False), account
+            if number != self._vault.keys().newest:
+                raise VaultError("The secret was changed meanwhile. Nothing "
+                                 "was released: call it again")
             after = self._afford(releases, account)
             entries = next_entries(account, self.identity, contents)
             bound = Slot(fingerprint, nonce, number, account.number + 1,
@@ -410,7 +425,7 @@ class PrivacyBudget:
                                              slot, bound))
             return (nonce, list(releases), True), account
 
-        return self._run(work)
+        return self._run(work, slot)
 
     def _sealed(self, account: Account) -> Account:
         return seal_account(self._vault.keys().key, self.identity, account)
@@ -424,7 +439,7 @@ class PrivacyBudget:
 
     def _afford(self, releases: Sequence[Release],
                 account: Account) -> dict[Unit, Spending]:
-        terms = json.loads(account.terms)
+        terms = _parsed(account.terms)
         before = spending_from_plain(json.loads(account.tally))
         after = spend(before, releases, terms['max_degree'])
         for unit, spent in after.items():
@@ -541,21 +556,95 @@ class PrivacyBudget:
     def __repr__(self) -> str:
         try:
             left = ', '.join(self._left())
-        except (LookupError, VaultError):
+        except (LookupError, ValueError, VaultError):
             return f'{self.__class__.__name__}(its vault is gone)'
         return f'{self.__class__.__name__}({left} left)'
 
+    @property
+    def name(self) -> str | None:
+        """Its name in its vault; a temporary one has none."""
+        if self._name is None and self._vault.store.durable:
+            def find(transaction: Any, again: bool) -> str | None:
+                return next((name for name in transaction.names()
+                             if transaction.find(name) == self.identity), None)
+
+            self._name = self._vault.store.run(self.identity, find)
+        return self._name
+
+    def _about(self) -> list[str]:
+        # What is to be known besides what is left.
+        name, where = self.name, self._vault.store.address
+        about = ['temporary: it goes with the process that made it' if name is
+                 None else f"'{_one_line(name)}', in {_one_line(where)}"]
+        if self.delta > 0:
+            about.append(f'delta = {self.delta:g}')
+        if self.max_degree is not None:
+            about.append(f'max_degree = {self.max_degree}')
+        return about
+
     def __str__(self) -> str:
-        lines = [f'{line.at[:19]}  {line.who}  {line.what}'
-                 for line in self.history()]
-        return '\n'.join([repr(self), *lines])
+        try:
+            rows = [_HEAD, *map(_row, self.history())]
+            about = self._about()
+        except (LookupError, ValueError, VaultError) as error:
+            return f'{self!r}: {error}'
+        widths = [max(map(len, column)) for column in zip(*rows)]
+        lines = ['  '.join(cell.ljust(width) for cell, width in zip(
+            row, widths)).rstrip() for row in rows]
+        lines.insert(1, '  '.join('-' * width for width in widths))
+        return '\n'.join([repr(self), *about, *lines])
 
     def _repr_html_(self) -> str:
-        rows = ''.join(
-            f'<tr><td>{escape(line.at[:19])}</td><td>{escape(line.who)}</td>'
-            f'<td>{escape(line.what)}</td></tr>' for line in self.history())
-        return (f'<p>{escape(repr(self))}</p><table><tr><th>when</th>'
-                f'<th>who</th><th>what</th></tr>{rows}</table>')
+        def row(cells: Iterable[str], tag: str) -> str:
+            inner = ''.join(f'<{tag}>{escape(c)}</{tag}>' for c in cells)
+            return f'<tr>{inner}</tr>'
+
+        try:
+            history, about = self.history(), self._about()
+        except (LookupError, ValueError, VaultError) as error:
+            return f'<p>{escape(repr(self))}: {escape(str(error))}</p>'
+        spent = self._spending
+        left = row(('protects', 'cap', 'left'), 'th') + ''.join(
+            row((unit, f'{cap:g}',
+                 f'{self._remaining(Unit(unit), spent):g}'), 'td')
+            for unit, cap in self.caps.items())
+        # A browser is no place for all entries of a long life.
+        lines = row(_HEAD, 'th') + ''.join(
+            row(_row(line), 'td') for line in history[-_SHOWN:])
+        earlier = len(history) - _SHOWN
+        if earlier > 0:
+            about.append(f'{earlier} earlier entries are in history()')
+        notes = '<br>'.join(map(escape, about))
+        return (f'<p><b>{escape(self.__class__.__name__)}</b> {notes}</p>'
+                f'<table>{left}</table><table>{lines}</table>')
+
+
+_HEAD = ('when (UTC)', 'who', 'protects', 'epsilon', 'what')
+_SHOWN = 100
+
+
+def _row(line: Line) -> tuple[str, ...]:
+    protects = epsilon = ''
+    if line.release is not None:
+        promise = line.release.guarantee
+        protects, epsilon = str(promise.unit), f'{promise.epsilon:g}'
+        if line.release.stability > 1 and promise.unit == Unit.EDGES:
+            epsilon = f'{line.release.stability} x {epsilon}'
+        if promise.delta > 0:
+            epsilon += f', delta = {promise.delta:g}'
+    return tuple(map(_one_line, (line.at[:19].replace('T', ' '), line.who,
+                                 protects, epsilon, line.what)))
+
+
+def _one_line(text: str) -> str:
+    # Or whoever writes a line could forge the next one.
+    return ''.join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+@functools.lru_cache
+def _parsed(terms: str) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(terms)  # Nobody changes it.
+    return parsed
 
 
 class _Sealed(Exception):
@@ -584,11 +673,9 @@ def _store(where: Any, create: bool = False) -> Store:
         store: Store = where
         return store
     address = os.fspath(where)
-    known = _VAULTS.get(address)
-    if known is not None:
-        return known.store
     if address.startswith(('postgresql:', 'postgres:')):
-        return PostgresStore(address)
+        known = _VAULTS.get(address)
+        return PostgresStore(address, create) if known is None else known.store
     return SQLiteStore(address, create)
 
 
@@ -608,6 +695,12 @@ def _create(vault: Vault, name: str, identity: str, terms: Any) -> str:
                 f"'{name}' is no budget of {vault.store.address}: state its "
                 f"caps, as in epsilon=8.0, to make one (got "
                 f"{', '.join(transaction.names()) or 'none'})")
+        witness = Witness(keys.vault, name)
+        if vault.store.durable and witness.seen() is not None:
+            raise VaultError(
+                f"The budget '{name}' was seen here before, and was taken out "
+                f"of the vault {vault.store.address}. {WHAT_TO_DO}; if it is "
+                f"to be made anew, remove {witness.path}")
         text = json.dumps(terms)
         entry, = next_entries(None, identity, [('terms', text)])
         tally = json.dumps(spending_to_plain(
@@ -626,16 +719,17 @@ def _release(entry: Entry) -> Release:
 
 
 def _line(entry: Entry) -> Line:
-    release, what = None, entry.content
+    release, caps, what = None, None, entry.content
     if entry.kind == 'release':
         release = _release(entry)
         what = release.call
     elif entry.kind == 'terms':
         terms = json.loads(entry.content)
-        what = f"caps: {_shown(terms['caps'])}"
+        caps = {unit: float(cap) for unit, cap in terms['caps'].items()}
+        what = 'caps: ' + ', '.join(f'{u}={cap:g}' for u, cap in caps.items())
         if 'why' in terms:
             what += f" ({terms['why']})"
-    return Line(entry.number, entry.at, entry.who, what, release)
+    return Line(entry.number, entry.at, entry.who, what, release, caps)
 
 
 def _shown(value: Any) -> str:

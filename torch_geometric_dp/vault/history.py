@@ -65,7 +65,8 @@ def _last(account: Account | None, identity: str) -> tuple[int, bytes]:
 
 
 def _link(before: bytes, *row: object) -> bytes:
-    return hashlib.sha256(before + json.dumps(row).encode()).digest()
+    text = json.dumps(row, default=repr)
+    return hashlib.sha256(before + text.encode()).digest()
 
 
 @functools.lru_cache

@@ -89,7 +89,7 @@ def unwrap(secret: bytes, sealed: bytes, label: str) -> bytes | None:
     """The key again; :obj:`None` if it was sealed with another secret."""
     try:
         return AESGCM(secret).decrypt(sealed[:12], sealed[12:], label.encode())
-    except InvalidTag:
+    except (InvalidTag, ValueError):  # It may be no sealed key at all.
         return None
 
 

@@ -2,7 +2,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch_geometric_dp.vault.store import Account, Entry, Slot
+from torch_geometric_dp.vault.store import Account, Entry, Slot, VaultError
 
 #: The version of the tables. A vault of a newer one is refused; one of an older
 #: one is brought forward by the statements that stand at its version.
@@ -26,6 +26,14 @@ CREATE TABLE slots (
     tag {bytes} NOT NULL, PRIMARY KEY (identity, slot)){ordered}
 '''
 
+ACCOUNT = ('SELECT terms, number, link, tally, tag FROM budgets '
+           'WHERE identity = ?')
+ENTRIES = ('SELECT number, at, who, kind, content, link FROM entries '
+           'WHERE identity = ? AND number >= ? AND number <= ? '
+           'ORDER BY number')
+SLOT = ('SELECT fingerprint, nonce, key_version, first_entry, last_entry, '
+        'tag FROM slots WHERE identity = ? AND slot = ?')
+
 Execute = Callable[[str, Sequence[Any]], Any]
 
 
@@ -33,6 +41,14 @@ def tables(binary: str, ordered: str = '') -> list[str]:
     """The statements that make the tables, in a dialect of SQL."""
     text = _TABLES.format(bytes=binary, ordered=ordered)
     return [statement.strip() for statement in text.split(';')]
+
+
+def _bytes(value: Any) -> bytes:
+    # SQLite keeps whatever it is given.
+    if not isinstance(value, (bytes, memoryview)):
+        raise VaultError(f"The vault was changed: it holds {value!r:.40} in "
+                         f"place of bytes. Nothing was released")
+    return bytes(value)
 
 
 class SQLTransaction:
@@ -46,38 +62,34 @@ class SQLTransaction:
         self._identity = identity
         self._lock = lock
 
+    def ahead(self, number: int | None, slot: str | None) -> None:
+        """Says what will be asked for; here it is at hand."""
+
     def account(self) -> Account:
         """The budget."""
-        row = self._execute(
-            f'SELECT terms, number, link, tally, tag FROM budgets '
-            f'WHERE identity = ?{self._lock}', (self._identity, )).fetchone()
+        row = self._execute(ACCOUNT + self._lock,
+                            (self._identity, )).fetchone()
         if row is None:
             raise LookupError(f"The vault has no budget with the identity "
                               f"{self._identity}")
         terms, number, link, tally, tag = row
-        return Account(terms, number, bytes(link), tally, bytes(tag))
+        return Account(terms, number, _bytes(link), tally, _bytes(tag))
 
     def entries(self, first: int, last: int | None = None) -> list[Entry]:
         """The entries with numbers from :obj:`first` to :obj:`last`."""
-        rows = self._execute(
-            'SELECT number, at, who, kind, content, link FROM entries '
-            'WHERE identity = ? AND number >= ? AND number <= ? '
-            'ORDER BY number',
-            (self._identity, first, 2**62 if last is None else last))
-        return [Entry(*row)._replace(link=bytes(row[5]))
+        rows = self._execute(ENTRIES, (self._identity, first,
+                                        2**62 if last is None else last))
+        return [Entry(*row)._replace(link=_bytes(row[5]))
                 for row in rows.fetchall()]
 
     def slot(self, slot: str) -> Slot | None:
         """What a slot is bound to, if it is."""
-        row = self._execute(
-            'SELECT fingerprint, nonce, key_version, first_entry, last_entry, '
-            'tag FROM slots WHERE identity = ? AND slot = ?',
-            (self._identity, slot)).fetchone()
+        row = self._execute(SLOT, (self._identity, slot)).fetchone()
         if row is None:
             return None
         fingerprint, nonce, key, first, last, tag = row
-        return Slot(bytes(fingerprint), bytes(nonce), key, first, last,
-                    bytes(tag))
+        return Slot(_bytes(fingerprint), _bytes(nonce), key, first, last,
+                    _bytes(tag))
 
     def save(self, account: Account, entries: Sequence[Entry]) -> None:
         """Writes the budget as it is now, and new entries."""
@@ -129,7 +141,7 @@ class SQLTransaction:
     def load(self) -> dict[str, bytes]:
         """What is known of the vault itself."""
         rows = self._execute('SELECT name, value FROM vault ORDER BY name', ())
-        return {name: bytes(value) for name, value in rows.fetchall()}
+        return {name: _bytes(value) for name, value in rows.fetchall()}
 
     def keep(self, known: dict[str, bytes]) -> None:
         """Writes that."""

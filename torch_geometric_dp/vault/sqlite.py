@@ -16,7 +16,7 @@ from torch_geometric_dp.vault.sql import (
     SQLTransaction,
     tables,
 )
-from torch_geometric_dp.vault.store import LOCK, VaultError
+from torch_geometric_dp.vault.store import CONNECTED, LOCK, VaultError
 
 _flock: Any = None
 with suppress(ImportError):  # Without file locks, SQLite waits by itself.
@@ -25,6 +25,7 @@ with suppress(ImportError):  # Without file locks, SQLite waits by itself.
 T = TypeVar('T')
 
 _OURS = 0x54474450  # What SQLite knows a vault by.
+_PASSING = _OURS + 1  # And one that goes with its process.
 _REMOTE = ('nfs', 'cifs', 'smb', 'fuse.sshfs', '9p', 'lustre', 'afs', 'ceph')
 
 
@@ -61,6 +62,7 @@ class SQLiteStore:
     def _make(self) -> None:
         # Complete before it has its name: nobody sees half of it.
         folder = os.path.dirname(self.address)
+        ours = _OURS if self.durable else _PASSING
         with self._errors():
             file, path = tempfile.mkstemp(dir=folder)  # For its owner alone.
             os.close(file)
@@ -68,8 +70,10 @@ class SQLiteStore:
                 connection = sqlite3.connect(path, isolation_level=None)
                 for statement in tables('BLOB', ' WITHOUT ROWID'):
                     connection.execute(statement)
-                connection.execute(f'PRAGMA application_id={_OURS}')
+                connection.execute(f'PRAGMA application_id={ours}')
                 connection.execute(f'PRAGMA user_version={VERSION}')
+                # Now, or the first processes would hinder each other.
+                connection.execute('PRAGMA journal_mode=WAL')
                 connection.close()
                 with suppress(FileExistsError):  # Somebody was faster.
                     os.link(path, self.address)
@@ -103,7 +107,14 @@ class SQLiteStore:
                 connection.execute(f'PRAGMA {pragma}')
             self._connection, self._pid, self._file = (connection, os.getpid(),
                                                        file)
+            CONNECTED.add(self)
         return self._connection
+
+    def close(self) -> None:
+        """Ends the connection; the next transaction makes another one."""
+        connection, self._connection = self._connection, None
+        if connection is not None and self._pid == os.getpid():
+            connection.close()
 
     def _check(self, connection: sqlite3.Connection) -> None:
         try:
@@ -111,7 +122,7 @@ class SQLiteStore:
             version, = connection.execute('PRAGMA user_version').fetchone()
         except sqlite3.DatabaseError:
             ours = version = None
-        if ours != _OURS:
+        if ours not in (_OURS, _PASSING):
             raise VaultError(f"The vault of this budget is something else "
                              f"({self.address}): nothing can be released")
         if version > VERSION:
@@ -119,6 +130,7 @@ class SQLiteStore:
                 f"The vault {self.address} was made by a newer version (its "
                 f"tables have version {version}, and this one knows up to "
                 f"{VERSION}): upgrade torch_geometric_dp")
+        self.durable = ours == _OURS  # As whoever made it said.
         for step in range(version, VERSION):
             with self._locked(connection):
                 for statement in MIGRATIONS[step]:
@@ -130,10 +142,11 @@ class SQLiteStore:
         connection.execute('BEGIN IMMEDIATE')
         try:
             yield
+            connection.execute('COMMIT')
         except BaseException:
-            connection.execute('ROLLBACK')
+            if connection.in_transaction:  # A full disk has ended it already.
+                connection.execute('ROLLBACK')
             raise
-        connection.execute('COMMIT')
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -158,9 +171,9 @@ class SQLiteStore:
 
     def run(self, identity: str, work: Callable[[Any, bool], T]) -> T:
         """Does some work on a budget while nobody else does."""
-        with LOCK, self._errors(), self._queue():
-            connection = self._connect()
-            with self._locked(connection):
+        with LOCK, self._errors():
+            connection = self._connect()  # Or it is no vault, and stays alone.
+            with self._queue(), self._locked(connection):
                 return work(SQLTransaction(connection.execute, identity), False)
 
 

@@ -1,6 +1,7 @@
 """What a vault keeps, and the one small interface of all places for it."""
 import os
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -57,6 +58,11 @@ class Transaction(Protocol):
     """What can be done to one budget, and to the vault itself, while nobody
     else does anything to them.
     """
+    def ahead(self, number: int | None, slot: str | None) -> None:
+        """Says what will be asked for, after the budget itself: an entry and a
+        slot. A store that is far away is asked for all of it at once.
+        """
+
     def account(self) -> Account:
         """The budget."""
 
@@ -121,6 +127,18 @@ class Store(Protocol):
 #: Held by whoever uses a vault in this process. Nobody forks meanwhile: a child
 #: would inherit half a transaction, and wait for its end for ever.
 LOCK = threading.RLock()
+#: Stores with a connection, which is closed before a fork: a child would rely
+#: on file locks that only its parent has, and charges of the child could be
+#: lost when the parent ends.
+CONNECTED: 'weakref.WeakSet[Any]' = weakref.WeakSet()
+
+
+def _before_fork() -> None:
+    LOCK.acquire()
+    for store in list(CONNECTED):
+        store.close()
+
+
 if hasattr(os, 'register_at_fork'):
-    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release,
+    os.register_at_fork(before=_before_fork, after_in_parent=LOCK.release,
                         after_in_child=LOCK.release)

@@ -1,10 +1,13 @@
 """A store together with the owner's secret."""
+import hashlib
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from torch_geometric_dp.vault.history import next_entries, seal_account
 from torch_geometric_dp.vault.secret import (
+    ENVIRONMENT,
     Keyring,
     Secret,
     make_keys,
@@ -13,6 +16,7 @@ from torch_geometric_dp.vault.secret import (
 )
 from torch_geometric_dp.vault.sqlite import SQLiteStore
 from torch_geometric_dp.vault.store import LOCK, Store, VaultError
+from torch_geometric_dp.vault.witness import Witness
 
 
 class Vault:
@@ -40,6 +44,12 @@ class Vault:
         beside = isinstance(self.store, SQLiteStore)
         return f'{self.store.address}.key' if beside else None
 
+    @property
+    def _beside(self) -> bool:
+        # Whether the secret lies there.
+        return (self.key_file is not None and self.secret is None
+                and ENVIRONMENT not in os.environ)
+
     def _read(self, new: bool) -> bytes:
         return read_secret(self.secret, self.key_file, new)
 
@@ -60,8 +70,39 @@ class Vault:
                     return known
 
                 known = self.store.run('', make)
-            self._keys = open_keys(known, self._read(new=False))
+            self._keys = self._open(known)
+            if self.store.durable:
+                self._check_place(known['id'])
         return self._keys
+
+    def _check_place(self, name: bytes) -> None:
+        # A vault that was taken away, and another one in its place, would have
+        # all of its budgets left.
+        witness = Witness('place', self.store.address)
+        now = 1, hashlib.sha256(name).digest()
+        if witness.seen() not in (None, now):
+            self._keys = None
+            raise VaultError(
+                f"Another vault was at {self.store.address} before, and what "
+                f"was spent is in that one. Nothing was released. Put it back; "
+                f"if it is gone, and you know that nothing of it counts any "
+                f"more, remove {witness.path}")
+        if witness.seen() is None:
+            witness.see(*now)
+
+    def _open(self, known: dict[str, bytes]) -> Keyring:
+        secret = self._read(new=False)
+        try:
+            return open_keys(known, secret)
+        except VaultError:
+            draft = f'{self.key_file}.new'
+            if not self._beside or not os.path.exists(draft):
+                raise
+            # Somebody is changing the secret, or died on the way.
+            keys = open_keys(known, read_secret(draft, None, new=False))
+            with suppress(OSError):
+                os.replace(draft, str(self.key_file))
+            return keys
 
     def rotate(self, new: Secret = None) -> None:
         """Seals the keys with another secret, and makes a new key for what is
@@ -72,8 +113,7 @@ class Vault:
                 one takes the place of the key file. (default: :obj:`None`)
         """
         draft = None if new is not None else f'{self.key_file}.new'
-        if draft is not None and (self.key_file is None
-                                  or self.secret is not None):
+        if draft is not None and not self._beside:
             raise ValueError("'new' must be given: the secret does not lie in "
                              "a key file beside the vault")
         old = self._read(new=False)
@@ -82,7 +122,8 @@ class Vault:
             open_keys(known, old).sealed(secret, known), secret), secret,
             'the secret was changed', old)
         if draft is not None and self.key_file is not None:
-            os.replace(draft, self.key_file)
+            with suppress(FileNotFoundError):  # Who opens it now may be faster.
+                os.replace(draft, self.key_file)
         else:
             self.secret = new
 

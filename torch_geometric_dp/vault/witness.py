@@ -30,15 +30,17 @@ class Witness:
 
     Args:
         vault (str): The vault's own name, which its copies share.
-        identity (str): The budget.
+        name (str): The name of the budget.
 
     .. code-block:: python
 
         witness = Witness('some vault', 'some budget')
         witness.seen()   # None
     """
-    def __init__(self, vault: str, identity: str) -> None:
-        self.path = folder() / vault / identity
+    def __init__(self, vault: str, name: str) -> None:
+        # A name that no vault can choose.
+        digest = hashlib.sha256(f'{vault} {name}'.encode()).hexdigest()
+        self.path = folder() / digest
 
     def seen(self) -> tuple[int, bytes] | None:
         """The number and the link of the last entry that was seen."""
