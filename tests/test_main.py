@@ -205,5 +205,5 @@ def test_a_vault_that_is_gone_can_be_printed(vault):
         path.unlink()
     with pytest.raises(VaultError):
         budget.history()
-    assert str(budget).startswith('PrivacyBudget(its vault is gone): The vault')
+    assert str(budget).startswith('PrivacyBudget(its vault is gone): There is')
     assert 'its vault is gone' in budget._repr_html_()

@@ -152,6 +152,7 @@ def test_saved_datasets(graph, tmp_path, count, budget):
     with warnings.catch_warnings():
         warnings.simplefilter('error')  # No unsafe loading.
         warnings.filterwarnings('ignore', '.* releases again')  # Clones.
+        warnings.filterwarnings('ignore', 'A budget is saved')
         dataset = Saved(str(tmp_path), graphs, pre_transform=transform)
         again = Saved(str(tmp_path), None, pre_transform=transform)
     for one, two, raw in zip(dataset, again, graphs):

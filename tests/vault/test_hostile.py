@@ -127,8 +127,8 @@ def test_a_vault_that_goes_away_is_missed_at_once(monkeypatch):
     LabelRR(1.0, num_classes=2)(data)
     os.remove(data.privacy_budget._vault.store.address)
     for epsilon in (1.0, 2.0):
-        with pytest.raises(VaultError, match='what was spent is not known '
-                                             'any more'):
+        with pytest.raises(VaultError, match='what was spent is not known, '
+                                             'so nothing'):
             LabelRR(epsilon, num_classes=2)(data)
     assert not os.path.exists(data.privacy_budget._vault.store.address)
 

@@ -1,6 +1,7 @@
 """Whoever can write to a vault, but has no secret, cannot lower what was spent,
 nor change what is released: it is noticed, and nothing is released.
 """
+import hashlib
 import shutil
 from pathlib import Path
 
@@ -21,7 +22,7 @@ def contents(place):
             for table in ('vault', 'budgets', 'entries', 'slots')]
 
 
-def is_refused(place, match='', again=True):
+def is_refused(place, match, again=True):
     before = contents(place)
     for epsilon in (0.25, 0.125) if again else (0.125, ):
         with pytest.raises(VaultError, match=match):
@@ -80,7 +81,7 @@ def test_things_of_another_kind_are_refused(file, change):
     # SQLite keeps whatever it is given.
     filled(file)
     file.sql(change)
-    is_refused(file)
+    is_refused(file, '.')
 
 
 SLOTS = {
@@ -157,9 +158,18 @@ def put_back(copy, file):
     shutil.copy(copy.store, file.store)
 
 
+def witnesses(file):
+    """The files that remember the place and the budget."""
+    place = hashlib.sha256(f'place {file.store}'.encode()).hexdigest()
+    folder = Path(file.environ['TORCH_GEOMETRIC_DP_STATE'])
+    others = {hashlib.sha256(f'place {path}'.encode()).hexdigest()
+              for path in [file.store, *Path(file.store).parent.iterdir()]}
+    budget, = {path.name for path in folder.iterdir()} - others
+    return folder / place, folder / budget
+
+
 def witness(file):
-    path, = Path(file.environ['TORCH_GEOMETRIC_DP_STATE']).iterdir()
-    return path
+    return witnesses(file)[1]
 
 
 def test_yesterdays_copy_is_refused(file):
@@ -210,6 +220,34 @@ def test_half_a_witness_is_none(file):
         witness(file).write_text(text)
         assert file.elsewhere(look)[:2] == (0.25, 2)
         assert witness(file).read_text().startswith('3 ')
+
+
+def test_another_vault_in_its_place_is_refused(file):
+    first, _ = filled(file)
+    old = copy(file, 'old')
+    for end in ('', '-wal', '-shm', '.key'):
+        Path(file.store + end).unlink(missing_ok=True)
+    with pytest.raises(VaultError, match='Another vault was at .*people.vault '
+                       f'before.*remove {witnesses(file)[0]}'):
+        file.elsewhere(make)
+    for end in ('', '.key'):
+        shutil.copy(old.store + end, file.store + end)
+    for end in ('-wal', '-shm'):
+        Path(file.store + end).unlink(missing_ok=True)
+    assert file.elsewhere(let_out, 0.25) == first
+    # Whoever knows better says so.
+    for end in ('', '-wal', '-shm', '.key'):
+        Path(file.store + end).unlink(missing_ok=True)
+    witnesses(file)[0].unlink()
+    file.elsewhere(make)
+    assert file.elsewhere(look)[0] == 1.0
+
+
+def test_looking_for_a_budget_makes_no_vault(file):
+    with pytest.raises(VaultError, match='There is no vault at .*epsilon=8.0'):
+        file.elsewhere(look)
+    file.elsewhere(make)
+    assert file.elsewhere(look)[0] == 1.0
 
 
 def test_a_folder_that_cannot_be_written_is_told(file, tmp_path):

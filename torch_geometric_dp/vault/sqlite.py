@@ -89,12 +89,12 @@ class SQLiteStore:
             status = os.stat(self.address)
         except FileNotFoundError:
             raise VaultError(
-                f"The vault of this budget is gone ({self.address}): what was "
-                f"spent is not known any more, so nothing can be released. A "
-                f"budget that was not opened from a file of its own lives as "
-                f"long as the process that made it: "
-                f"PrivacyBudget.open('people.vault', ...) lives longer"
-            ) from None
+                f"There is no vault at {self.address}: what was spent is not "
+                f"known, so nothing can be released. If there was one, put it "
+                f"back; to make one, open it with its caps, as in "
+                f"PrivacyBudget.open('people.vault', epsilon=8.0). A budget "
+                f"without a file of its own lives as long as the process that "
+                f"made it") from None
         file = status.st_dev, status.st_ino
         if (self._connection is None or self._pid != os.getpid()
                 or self._file != file):
