@@ -18,7 +18,8 @@ from torch_geometric_dp.vault.store import CONNECTED, LOCK, VaultError
 
 T = TypeVar('T')
 
-_PATIENCE = 60.0  # Seconds until a server that restarts is back.
+_PATIENCE = 60.0  # Seconds until a server that restarts is back,
+_AT_FIRST = 10.0  # or one that never answered: its name may be wrong.
 _SCHEMA = 'torch_geometric_dp'
 
 
@@ -108,7 +109,8 @@ class PostgresStore:
     def _patiently(self, work: Callable[[Any, bool], T]) -> T:
         # Until the server is back: a transaction whose end is not known is
         # tried again, and has to look whether it was done.
-        end, pause, again = time.monotonic() + _PATIENCE, 0.05, False
+        patience = _PATIENCE if self._pid else min(_PATIENCE, _AT_FIRST)
+        end, pause, again = time.monotonic() + patience, 0.05, False
         lost = (self._psycopg.OperationalError, self._psycopg.InterfaceError)
         with LOCK:
             while True:
