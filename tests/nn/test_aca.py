@@ -21,6 +21,14 @@ def test_a_loop_over_nodes(hops, tau):
     assert torch.allclose(out, embeddings(h0, graph(), hops, tau), atol=1e-5)
 
 
+def test_one_step_towards_any_mean():
+    h0, mean = torch.zeros(3, 2), torch.tensor([[3.0, 4.0], [0.3, 0.4],
+                                                [0.0, 0.0]])
+    out = ACA(1, tau=1.0).move(h0, mean)
+    expected = torch.tensor([[2.4, 3.2], [0.0, 0.0], [0.0, 0.0]])
+    assert torch.allclose(out, expected)
+
+
 @FORMS
 def test_forms_of_edges(form):
     h0 = torch.randn(7, 3)

@@ -28,7 +28,7 @@ from torch_geometric_dp.graph.pairs import (
     from_pairs,
     num_pairs,
     pair_numbers,
-    to_pairs,
+    split_pairs,
 )
 from torch_geometric_dp.graph.propagation import mean_adjacency
 
@@ -189,7 +189,7 @@ class LinkTeller(Attack):
         return nodes, numbers[chosen], truth
 
     def _pairs(self, data: Data) -> tuple[Pairs, Pairs]:
-        # The private and the public ones; a pair that has both is public.
+        # The private and the public ones.
         check_graph(data, 'data')
         for name in ('x', 'edge_index'):
             if data.get(name) is None:
@@ -206,20 +206,7 @@ class LinkTeller(Attack):
             raise ValueError(f"'x' must be finite (got {x[row].tolist()} in "
                              f"row {row})")
         check_edge_index(edge_index, len(x))
-        if mask is None:
-            mask = torch.ones(edge_index.size(1), dtype=torch.bool)
-        if (not isinstance(mask, Tensor) or mask.dtype != torch.bool
-                or mask.shape != edge_index.shape[1:]):
-            got = (f'{mask.dtype} of shape {list(mask.shape)}' if isinstance(
-                mask, Tensor) else f"'{type(mask).__name__}'")
-            raise ValueError(
-                f"'{self.private}' must be a boolean tensor, one entry for "
-                f"each of the {edge_index.size(1)} columns of 'edge_index' "
-                f"(got {got})")
-        mask = mask.to(edge_index.device)
-        private, public = (to_pairs(edge_index[:, part])
-                           for part in (mask, ~mask))
-        return private[~contains(public, private)], public
+        return split_pairs(edge_index, mask, self.private)
 
     def _influences(self, target: Callable[[Tensor], Tensor], x: Tensor,
                     nodes: Tensor) -> NDArray[np.float64]:

@@ -78,6 +78,34 @@ def to_pairs(edge_index: Tensor, selected: Tensor | None = None) -> Pairs:
     return pairs_of(arrows(edge_index, selected))
 
 
+def split_pairs(edge_index: Tensor, private: Any,
+                name: str = 'edge_private') -> tuple[Pairs, Pairs]:
+    """The pairs with a private edge, and those with a public one. A pair that
+    has both is public. If :obj:`private` is :obj:`None`, all are private;
+    otherwise it is a boolean tensor, called :obj:`name` in errors.
+
+    .. code-block:: python
+
+        edge_index = torch.tensor([[0, 1, 0], [1, 2, 2]])
+        split_pairs(edge_index, torch.tensor([True, False, True]))
+        # (array([0, 1]), array([2]))
+    """
+    if private is None:
+        return to_pairs(edge_index), np.empty(0, np.int64)
+    if (not isinstance(private, Tensor) or private.dtype != torch.bool
+            or private.shape != edge_index.shape[1:]):
+        got = (f'{private.dtype} of shape {list(private.shape)}'
+               if isinstance(private, Tensor)
+               else f"'{type(private).__name__}'")
+        raise ValueError(f"'{name}' must be a boolean tensor, one entry for "
+                         f"each of the {edge_index.size(1)} columns of "
+                         f"'edge_index' (got {got})")
+    private = private.to(edge_index.device)
+    public = to_pairs(edge_index, ~private)
+    pairs = to_pairs(edge_index, private)
+    return pairs[~contains(public, pairs)], public
+
+
 def arrows(edge_index: Tensor, selected: Tensor | None = None) -> Pairs:
     """Twice the number of the pair for each edge from its smaller node to its
     larger one, and one more for each edge that goes back, in increasing order;

@@ -19,6 +19,16 @@ If the dendrogram itself was drawn with a loss of :math:`\varepsilon_1`, the
 losses add up. The rest is post-processing, and free: a block of :math:`N` pairs
 with noisy count :math:`c` has the edge probability :math:`p = c / N`, cut to
 :math:`[0, 1]`, and as many of its pairs are drawn as a binomial variable says.
+
+**The finest blocks** are single pairs, which the theorem covers, whatever the
+dendrogram. Of their counts it is enough to know which are positive: without an
+edge, that happens with probability :math:`q = e^{-\varepsilon} / (1 +
+e^{-\varepsilon})`, and with one, with probability :math:`1 - q`. That is
+randomised response, :mod:`torch_geometric_dp.mechanisms.edge_rand`, which takes
+the time of its output. The dendrogram then tells which of these pairs to trust.
+Of :math:`N` pairs in a block, :math:`c` of them positive, about :math:`t = (c -
+qN) / (1 - 2q)` have an edge, so that a share of :math:`(1 - q)\,t / c` of the
+positive ones is true.
 """
 from typing import Any
 
@@ -32,6 +42,7 @@ from torch_geometric_dp._validate import check_epsilon
 from torch_geometric_dp.accountant import Guarantee, Relation, Trust, Unit
 from torch_geometric_dp.hrg.dendrogram import Dendrogram
 from torch_geometric_dp.hrg.edges import Ints, check_edges
+from torch_geometric_dp.mechanisms.edge_rand import EdgeRand
 from torch_geometric_dp.mechanisms.mechanism import EdgePair, WorstCase
 from torch_geometric_dp.noise import NoiseSource, discrete_laplace
 from torch_geometric_dp.noise.discrete import laplace_grid
@@ -72,12 +83,16 @@ class Blocks:
         self.pairs: Ints = np.where(self._merged, leaves * (leaves - 1) // 2,
                                     dendrogram.pairs[self._node])
 
-    def counts(self, edges: Any) -> Ints:
-        """The number of edges in each block."""
+    def find(self, edges: Any) -> Ints:
+        """The block of each edge."""
         n = self.dendrogram.num_leaves
         u, v = check_edges('edges', edges, n)
-        block = self._block[self.dendrogram.lca(u, v) - n]
-        return np.bincount(block, minlength=len(self.pairs))
+        block: Ints = self._block[self.dendrogram.lca(u, v) - n]
+        return block
+
+    def counts(self, edges: Any) -> Ints:
+        """The number of edges in each block."""
+        return np.bincount(self.find(edges), minlength=len(self.pairs))
 
     def draw(self, probabilities: Floats,
              source: NoiseSource) -> tuple[Ints, Ints]:
@@ -145,6 +160,11 @@ class BlockCounts(Captured):
         counts = blocks.counts(edges)
         noisy: Ints = counts + discrete_laplace(source, self.scale, len(counts))
         return noisy
+
+    @property
+    def of_pairs(self) -> EdgeRand:
+        """Tells which counts are positive, if each pair is a block."""
+        return EdgeRand(self.worst_case().epsilon)
 
     def worst_case(self) -> WorstCase:
         """The count of the block that the edge is in; more edges change

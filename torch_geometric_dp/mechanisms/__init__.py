@@ -6,6 +6,7 @@ from torch_geometric_dp.mechanisms.degree_preserving_rr import (
 from torch_geometric_dp.mechanisms.duchi import Duchi
 from torch_geometric_dp.mechanisms.duchi_multi import DuchiMulti
 from torch_geometric_dp.mechanisms.edge_rand import EdgeRand
+from torch_geometric_dp.mechanisms.edge_votes import EdgeVotes
 from torch_geometric_dp.mechanisms.feature_rr import FeatureRR
 from torch_geometric_dp.mechanisms.frequency import (
     frequency_estimate,
@@ -49,6 +50,7 @@ __all__ = [
     'DuchiMulti',
     'EdgePair',
     'EdgeRand',
+    'EdgeVotes',
     'EveryLabel',
     'FeatureRR',
     'frequency_estimate',

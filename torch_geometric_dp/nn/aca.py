@@ -68,14 +68,21 @@ class ACA(Captured, MessagePassing):
         edge_index, edge_weight = self._normalise(edge_index, h0)
         h = h0
         for _ in range(self.hops):
-            step = self.propagate(edge_index, x=h,
-                                  edge_weight=edge_weight) - h0
-            square = step.square().sum(dim=-1, keepdim=True)
-            far = square > 0  # At distance zero, there is nowhere to go.
-            distance = torch.where(far, square, 1.0).sqrt()
-            gamma = (1 - self.tau / distance).clamp(min=0) * far
-            h = h0 + gamma * step
+            h = self.move(h0, self.propagate(edge_index, x=h,
+                                             edge_weight=edge_weight))
         return h
+
+    def move(self, h0: Tensor, mean: Tensor) -> Tensor:
+        r"""One step (Eq. 15): from where nodes started towards a mean, however
+        that was found, by :math:`\tau` less than all the way.
+        """
+        step = mean - h0
+        square = step.square().sum(dim=-1, keepdim=True)
+        far = square > 0  # At distance zero, there is nowhere to go.
+        distance = torch.where(far, square, 1.0).sqrt()
+        gamma = (1 - self.tau / distance).clamp(min=0) * far
+        out: Tensor = h0 + gamma * step
+        return out
 
     def _normalise(self, edge_index: Adj,
                    h0: Tensor) -> tuple[Any, Tensor | None]:

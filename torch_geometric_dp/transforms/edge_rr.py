@@ -14,7 +14,9 @@ from torch_geometric_dp.accountant import Guarantee
 from torch_geometric_dp.graph.pairs import (
     Pairs,
     check_edge_index,
+    contains,
     from_pairs,
+    num_pairs,
     pair_numbers,
     to_pairs,
 )
@@ -35,6 +37,7 @@ from torch_geometric_dp.transforms.edge_transform import (
 )
 
 DENDROGRAMS = ('public', 'joint', 'paper')
+_LARGEST_MERGED = 8
 _CHAINS = 4  # For the diagnostic; the first of them is the draw.
 # Any function of the public edges may be the prior: a weight of two fits them
 # closer than their likelihood alone.
@@ -55,6 +58,16 @@ class EdgeRR(EdgeTransform):
     Edges from blocks that are large and thin, or whose count may well be noise,
     join nobody who knows each other. They are left out by default, which costs
     nothing; see :obj:`min_probability` and :obj:`min_signal`.
+
+    **Single pairs.** The more a count can be trusted, the finer the blocks may
+    be. Noise makes an edge of an empty pair with probability :math:`q = 1 / (1
+    + e^{\varepsilon})`. Once that is at most :obj:`min_probability` (by default
+    from an epsilon of 2.95 on), a pair of a block that is worth releasing is
+    rather an edge than noise if it looks like one. Then each pair is a block of
+    its own, and the dendrogram only tells where in the graph these edges are
+    noise, and left out; in a graph that is dense enough, nowhere, and this is
+    :class:`EdgeRand`. What decides is public: epsilon, the number of nodes and
+    the arguments.
 
     Args:
         epsilon (float): The privacy loss of one private edge.
@@ -81,14 +94,20 @@ class EdgeRR(EdgeTransform):
         share (float, optional): The share of :obj:`epsilon` that a dendrogram
             drawn from private edges costs. (default: :obj:`0.5`)
         largest_merged (int, optional): A subtree with at most so many nodes is
-            one block. (default: :obj:`8`)
+            one block. By default 8, or single pairs are blocks: if :math:`q` is
+            at most :obj:`min_probability`, and noise alone does not make more
+            than :obj:`max_edges`. (default: :obj:`None`)
         min_probability (float, optional): Blocks in which less than this share
-            of the pairs would be edges are left out. (default: :obj:`0.05`)
+            of the pairs would be edges are left out. Of single pairs, those
+            less likely than this to be edges, or than one half.
+            (default: :obj:`0.05`)
         min_signal (float, optional): Blocks with a count of less than this many
-            times the scale of the noise are left out. (default: :obj:`3.0`)
+            times the scale of the noise are left out. For single pairs, that
+            is their number in a part of the dendrogram beyond what noise makes
+            there, by standard deviations. (default: :obj:`3.0`)
         edge_weight (bool, optional): If set to :obj:`True`, released edges have
-            their block's edge probability as :obj:`edge_weight`, and public
-            ones have one. (default: :obj:`False`)
+            their probability to be edges as :obj:`edge_weight`, and public ones
+            have one. (default: :obj:`False`)
         max_edges (int, optional): A release that is expected to have more
             columns of :obj:`edge_index` is refused, before it costs anything.
             (default: :obj:`10000000`)
@@ -108,10 +127,11 @@ class EdgeRR(EdgeTransform):
     def __init__(self, epsilon: float, private: str = 'edge_private',
                  dendrogram: str = 'public', guide: str | None = None,
                  steps: int | None = None, share: float = 0.5,
-                 largest_merged: int = 8, min_probability: float = 0.05,
-                 min_signal: float = 3.0, edge_weight: bool = False,
-                 max_edges: int = MAX_EDGES, drop: Sequence[str] = (),
-                 keep: Sequence[str] = (), seed: int | None = None) -> None:
+                 largest_merged: int | None = None,
+                 min_probability: float = 0.05, min_signal: float = 3.0,
+                 edge_weight: bool = False, max_edges: int = MAX_EDGES,
+                 drop: Sequence[str] = (), keep: Sequence[str] = (),
+                 seed: int | None = None) -> None:
         super().__init__(epsilon, private, max_edges, drop, keep, seed)
         if not 0 < share < 1:
             raise ValueError(f"'share' must lie between 0 and 1 (got {share})")
@@ -125,8 +145,9 @@ class EdgeRR(EdgeTransform):
         self.guide = guide
         self.steps = None if steps is None else check_integer('steps', steps, 0)
         self.share = float(share)
-        self.largest_merged = check_integer('largest_merged', largest_merged,
-                                            1)
+        self.largest_merged = (
+            None if largest_merged is None else
+            check_integer('largest_merged', largest_merged, 1))
         self.min_probability = float(min_probability)
         self.min_signal = float(min_signal)
         self.edge_weight = bool(edge_weight)
@@ -160,8 +181,11 @@ class EdgeRR(EdgeTransform):
     def expected_edges(self, num_nodes: int, num_edges: int) -> float:
         """An upper bound on the expected number of pairs that :meth:`draw`
         returns: all private edges, and what noise adds to blocks with some and
-        to blocks without, of which there are fewer than nodes.
+        to blocks without, of which there are fewer than nodes, unless they are
+        single pairs.
         """
+        if self._by_pairs(num_nodes):
+            return self.mechanism.of_pairs.expected_edges(num_nodes, num_edges)
         a = math.exp(-self._split()[1])
         least = max(1, math.ceil(self.min_signal / self._split()[1]))
         noise = a**least * (least + a / (1 - a)) / (1 + a)
@@ -177,7 +201,11 @@ class EdgeRR(EdgeTransform):
         secret = from_pairs(private).numpy()
         tree = self._tree(secret, self._shape(store, public), num_nodes,
                           source.derive('dendrogram'))
-        blocks, noisy = Blocks(tree, self.largest_merged), self.mechanism
+        blocks = Blocks(tree, self.largest_merged or _LARGEST_MERGED)
+        if self._by_pairs(num_nodes):
+            return self._draw_pairs(blocks, private, public, num_nodes,
+                                    source.derive('counts'))
+        noisy = self.mechanism
         counts = noisy(blocks, secret, source.derive('counts'))
         p = np.clip(counts / blocks.pairs, 0.0, 1.0)
         p[(p < self.min_probability) |
@@ -186,6 +214,35 @@ class EdgeRR(EdgeTransform):
         weights = torch.from_numpy(p[block]).float()
         return (pair_numbers(torch.from_numpy(pairs)),
                 weights if self.edge_weight else None)
+
+    def _by_pairs(self, num_nodes: int) -> bool:
+        # Public numbers only.
+        if self.largest_merged is not None:
+            return False
+        noisy = self.mechanism.of_pairs
+        return (noisy.flip <= self.min_probability and
+                2 * noisy.expected_edges(num_nodes, 0) <= self.max_edges)
+
+    def _draw_pairs(self, blocks: Blocks, private: Pairs, public: Pairs,
+                    num_nodes: int,
+                    source: NoiseSource) -> tuple[Pairs, Tensor | None]:
+        noisy = self.mechanism.of_pairs
+        found, q = noisy.release(private, num_pairs(num_nodes),
+                                 source), noisy.flip
+        # Free from here on. A pair with a public edge cannot have a private
+        # one, and says nothing about the others.
+        found = found[~contains(public, found)]
+        free = blocks.pairs - blocks.counts(from_pairs(public).numpy())
+        block = blocks.find(from_pairs(found).numpy())
+        counts = np.bincount(block, minlength=len(free))
+        beyond = counts - q * free
+        p = np.clip((1 - q) / (1 - 2 * q) * beyond / np.maximum(counts, 1),
+                    0.0, 1.0)
+        keep = ((p >= max(0.5, self.min_probability)) &
+                (beyond >= self.min_signal * np.sqrt(q * (1 - q) * free)))
+        kept = keep[block]
+        weights = torch.from_numpy(p[block[kept]]).float()
+        return found[kept], weights if self.edge_weight else None
 
     @property
     def public_fields(self) -> tuple[str, ...]:

@@ -4,10 +4,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch
+from torch_geometric.data import Batch, Data
 
 from torch_geometric_dp._arguments import Captured
 from torch_geometric_dp.accountant import PrivacyAccountant
+from torch_geometric_dp.graph.adjacency import edge_index_of
+from torch_geometric_dp.graph.pairs import (
+    Pairs,
+    check_edge_index,
+    split_pairs,
+)
 from torch_geometric_dp.release import (
     Content,
     Part,
@@ -116,3 +122,26 @@ class PrivateModel(Captured, torch.nn.Module):
         if not values.isfinite().all():
             raise ValueError("'x' must be finite (got NaN or infinity)")
         return x
+
+
+def edge_pairs(data: Any, name: str) -> tuple[Pairs, Pairs]:
+    """The pairs of nodes with a private edge, and those with a public one, as
+    the boolean edge field of a name tells; without it, all are private. Edges
+    count without direction, and once.
+
+    .. code-block:: python
+
+        private, public = edge_pairs(data, 'edge_private')
+    """
+    if not isinstance(data, Data):
+        raise TypeError(f"'data' must be 'Data', with nodes of one type: take "
+                        f"one type of nodes, and the edges between them, out "
+                        f"of others (got '{type(data).__name__}')")
+    for weight in ('edge_weight', 'edge_attr'):
+        if data.get(weight) is not None:
+            raise ValueError(f"'{weight}' must not be there: all edges count "
+                             f"alike, and what one adds is bounded. Remove "
+                             f"it, as in data.{weight} = None")
+    edge_index = edge_index_of(data)
+    check_edge_index(edge_index, data.num_nodes)
+    return split_pairs(edge_index, data.get(name), name)

@@ -1,0 +1,256 @@
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torch_geometric_dp._validate import (
+    check_choice,
+    check_epsilon,
+    check_integer,
+)
+from torch_geometric_dp.accountant import Guarantee, Unit
+from torch_geometric_dp.graph.pairs import Pairs, from_pairs
+from torch_geometric_dp.mechanisms.edge_votes import EdgeVotes
+from torch_geometric_dp.mechanisms.mechanism import WorstCase
+from torch_geometric_dp.nn.models.private_model import (
+    PrivateModel,
+    edge_pairs,
+)
+from torch_geometric_dp.nn.models.public_base import (
+    default_base,
+    public_beliefs,
+)
+from torch_geometric_dp.nn.models.training import check_fitted
+from torch_geometric_dp.nn.models.vote_likelihood import VoteLikelihood
+from torch_geometric_dp.release import Content, Part
+
+FORMS = ('auto', 'oriented', 'both')
+
+# Fixed numbers, the same for every graph.
+_BOTH_FROM = 8.0  # An epsilon at which noise is no longer what counts.
+_AUDIENCE = 0.3  # Of the labelled nodes, which hear votes like all others.
+_PRIOR = 0.5  # How far the weights of a belief and of votes are from one.
+
+
+class NeighbourVotes(PrivateModel):
+    r"""A node classifier for private edges: neighbours vote on the class of a
+    node, under noise.
+
+    A class is what is wanted, so a class is what neighbours tell. A base model
+    says what can be told of each node from what is public: features, labels
+    of the training nodes, and public edges. Each private edge then casts one
+    ballot, at the end that is publicly less certain: the label of the other
+    end, if it is a training node, or what the base thinks of it. So each node
+    has one noisy number for each class, and one edge has changed one of these
+    rows by at most one: Laplace noise of scale :math:`1 / \varepsilon` is
+    enough, and no delta is needed. What the votes say is then weighed against
+    what the base says, by how likely it is under that noise. The proof stands
+    in
+    :mod:`torch_geometric_dp.mechanisms.edge_votes`.
+
+    Edges are what is protected. Features and labels are taken as public, and
+    the ledger says so. Some of the training nodes are an audience: they hear
+    votes like nodes without a label, and show how much votes are worth. All
+    choices are made on them, or by public numbers.
+
+    The votes of all nodes are released once, by :meth:`fit`, and predictions
+    are for these nodes. New nodes need votes of their own, which is another
+    release: it costs epsilon again, to those edges that vote once more. The
+    same fit to the same graph repeats the release under a budget, free of
+    charge, as long as the base comes out the same to the last bit; on another
+    machine it may not, and is refused, as the old noise would then betray
+    edges. Keep the fitted model.
+
+    Args:
+        in_channels (int): The number of columns of :obj:`x`.
+        num_classes (int): The number of classes, a public number.
+        epsilon (float): The privacy loss of one edge, over all rounds.
+        form (str, optional): Whether each edge votes at one end
+            (:obj:`"oriented"`), or at both, under twice the noise
+            (:obj:`"both"`); :obj:`"auto"` decides by epsilon.
+            (default: :obj:`"auto"`)
+        rounds (int, optional): How often is voted: from the second round on,
+            with the answers of the one before. Each of them has its share of
+            epsilon, and is charged when it comes. (default: :obj:`1`)
+        base (torch.nn.Module, optional): Maps rows of features to scores of
+            classes. By default, a small network. (default: :obj:`None`)
+        private (str, optional): The boolean edge field that tells which edges
+            are private; without it, all are.
+            (default: :obj:`"edge_private"`)
+        mask (str, optional): The boolean node field that selects the labels to
+            learn from. (default: :obj:`"train_mask"`)
+        seed (int, optional): Makes the noise repeatable, and known to everybody
+            who knows the seed. (default: :obj:`None`)
+
+    Shapes:
+        - **input:** a graph with features :obj:`x`
+          :math:`(|\mathcal{V}|, F)`, classes :obj:`y`
+          :math:`(|\mathcal{V}|)` and edges :obj:`edge_index`
+          :math:`(2, |\mathcal{E}|)`, which count without direction, and once.
+        - **output:** classes :math:`(|\mathcal{V}|)`.
+
+    .. code-block:: python
+
+        model = NeighbourVotes(4, num_classes=7, epsilon=1.0)
+        classes = model.fit(data).predict(data)
+        model.privacy.epsilon('edges')      # 1.0
+        model.privacy.epsilon('features')   # inf
+    """
+    scores: Tensor
+    fitted: Tensor
+
+    def __init__(self, in_channels: int, num_classes: int, epsilon: float,
+                 form: str = 'auto', rounds: int = 1,
+                 base: torch.nn.Module | None = None,
+                 private: str = 'edge_private', mask: str = 'train_mask',
+                 seed: int | None = None) -> None:
+        super().__init__(check_integer('num_classes', num_classes, 2), mask,
+                         seed)
+        self.in_channels = check_integer('in_channels', in_channels, 1)
+        self.epsilon = check_epsilon(epsilon)
+        self.form = check_choice('form', form, FORMS)
+        self.rounds = check_integer('rounds', rounds, 1)
+        self.base = base
+        self.private = private
+        #: The mechanism of one round.
+        self.mechanism = EdgeVotes(self.epsilon / self.rounds, self._oriented)
+        self.register_buffer('scores', torch.zeros(0, num_classes))
+        self.register_buffer('fitted', torch.tensor(False))
+
+    @property
+    def _oriented(self) -> bool:
+        if self.form == 'auto':
+            return self.epsilon / self.rounds < _BOTH_FROM
+        return self.form == 'oriented'
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What all rounds together promise."""
+        return replace(self.mechanism.guarantee, epsilon=self.epsilon)
+
+    def worst_case(self) -> WorstCase:
+        """The exact epsilon. The ballots of a round follow from what was
+        released before it, so that losses add up; and the graphs that differ
+        most in one round may do so in all of them.
+        """
+        case = self.mechanism.worst_case()
+        return replace(case, epsilon=self.rounds * case.epsilon)
+
+    def fit(self, data: Any) -> 'NeighbourVotes':
+        """Learns the base, releases the votes, and weighs them."""
+        mask, y = self.labels(data)
+        x = self.features(data, self.in_channels)
+        if not mask.any():
+            raise ValueError(f"'{self.mask}' must select at least one node")
+        private, public = edge_pairs(data, self.private)
+        known = torch.where(mask, y, -1)
+        base = self.base or default_base(self.in_channels, self.num_classes)
+        belief = public_beliefs(base, x.to_dense() if x.is_sparse else x, known,
+                                from_pairs(public)).cpu()
+        audience = self._audience(known)
+        score = belief
+        for number in range(self.rounds):
+            ballots = torch.where(mask[:, None], _one_hot(known, self), (
+                score.softmax(dim=1)))
+            certainty = ballots.max(dim=1).values
+            certainty[audience] = belief.softmax(dim=1).max(
+                dim=1).values[audience]
+            votes = self._vote(data, number, private, ballots, certainty)
+            score = self._weigh(belief, votes, ballots, certainty, public,
+                                audience, y)
+        self.scores = score
+        self.fitted.fill_(True)
+        return self
+
+    def _audience(self, known: Tensor) -> Tensor:
+        # Labelled nodes that hear votes like all others.
+        nodes = (known >= 0).nonzero().view(-1)
+        if not self.mechanism.oriented:
+            return nodes
+        generator = torch.Generator().manual_seed(0)
+        order = torch.randperm(len(nodes), generator=generator)
+        return nodes[order[:max(1, round(_AUDIENCE * len(nodes)))]]
+
+    def _vote(self, data: Any, number: int, pairs: Pairs, ballots: Tensor,
+              certainty: Tensor) -> Tensor:
+        names = [('x', Unit.FEATURES), ('y', Unit.LABELS), (self.mask, None)]
+        if self.private in data:
+            names.append((self.private, None))
+        part = Part(self, PrivateModel, self.mechanism.guarantee,
+                    ('edge_index', ), tuple(names), (('round', number), ))
+        content: Content = [
+            ('edge_index', (torch.from_numpy(pairs), )),
+            ('ballots', (self.mechanism.to_steps(ballots), )),
+            ('certainty', (certainty, ))]
+        source = self.admit(data, [part], content).source
+        return self.mechanism(pairs, ballots, certainty, source)
+
+    def _weigh(self, belief: Tensor, votes: Tensor, ballots: Tensor,
+               certainty: Tensor, public: Pairs, audience: Tensor,
+               y: Tensor) -> Tensor:
+        # Of nodes that hear votes: what the base, the votes and the public
+        # edges say, with the weights that fit the audience.
+        hears = certainty < 1.0
+        hears[audience] = True
+        known = torch.full_like(y, -1)
+        known[audience] = y[audience]
+        evidence = [belief]
+        both = EdgeVotes(1.0, oriented=False)
+        counts = [(votes, self.mechanism.deviation(self.num_classes))]
+        if len(public):
+            counts.append((both.count(public, ballots, certainty)
+                           / both.steps, 0.0))
+        for count, scale in counts:
+            law = VoteLikelihood(count[hears], belief[hears], known[hears],
+                                 scale)
+            evidence.append(law(count).log_softmax(dim=1))
+        parts = torch.stack(evidence)
+        weight = _weights(parts[:, audience], y[audience])
+        score = (weight[:, None, None] * parts).sum(dim=0)
+        return score.log_softmax(dim=1)
+
+    @torch.no_grad()
+    def predict(self, data: Any) -> Tensor:
+        """The most likely class of each node of the graph that was fitted."""
+        check_fitted(self)
+        if data.num_nodes != len(self.scores):
+            raise ValueError(
+                f"'data' must be the graph that was fitted, which has "
+                f"{len(self.scores)} nodes (got {data.num_nodes}): votes were "
+                f"released for its nodes, and new ones cost again. Fit a model "
+                f"to the new graph, and count both")
+        return self.scores.argmax(dim=1)
+
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str,
+                              *args: Any) -> None:
+        # There are as many rows as the graph that was fitted has nodes.
+        saved = state_dict.get(f'{prefix}scores')
+        if isinstance(saved, Tensor):
+            self.scores = torch.zeros_like(saved)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def _one_hot(known: Tensor, model: NeighbourVotes) -> Tensor:
+    return F.one_hot(known.clamp(min=0), model.num_classes).float()
+
+
+def _weights(parts: Tensor, y: Tensor) -> Tensor:
+    # One number for each kind of evidence, near one unless labels tell
+    # otherwise.
+    weight = torch.ones(len(parts), dtype=torch.double, requires_grad=True)
+    parts = parts.double()
+    optimizer = torch.optim.LBFGS([weight], max_iter=50)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        score = (weight[:, None, None] * parts).sum(dim=0)
+        loss = F.cross_entropy(score, y, reduction='sum') + (
+            (weight - 1) / _PRIOR).square().sum() / 2
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    optimizer.step(closure)  # type: ignore[no-untyped-call]
+    return weight.detach().clamp(min=0.0).float()
