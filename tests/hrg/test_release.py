@@ -79,6 +79,17 @@ def test_noisy_counts_have_the_noise_that_was_promised():
                            np.append(law, rest[1])).pvalue > FALSE_ALARM
 
 
+def test_the_block_of_each_edge():
+    # ((0, 1), (2, 3)) beside (4, (5, 6))
+    dendrogram = Dendrogram([[0, 1], [2, 3], [7, 8], [5, 6], [4, 10], [9, 11]])
+    blocks = Blocks(dendrogram, 3)
+    block = blocks.find(ALL)
+    assert np.array_equal(np.bincount(block), blocks.pairs)
+    place = dict(zip(map(tuple, ALL.T.tolist()), block.tolist()))
+    assert place[4, 5] == place[5, 6] == place[4, 6] != place[3, 4]
+    assert place[0, 1] != place[2, 3]
+
+
 @pytest.mark.parametrize('largest', [1, 4, 7])
 def test_pairs_are_drawn_with_the_probability_of_their_block(largest):
     blocks = Blocks(tree(7), largest)

@@ -1,3 +1,4 @@
+import itertools
 import math
 import shutil
 
@@ -13,6 +14,7 @@ from torch_geometric_dp import (
     PrivacyBudget,
     PrivacyBudgetExceeded,
 )
+from torch_geometric_dp.noise import NoiseSource
 from torch_geometric_dp.transforms import EdgeRR
 
 
@@ -106,6 +108,114 @@ def test_what_is_left_out():
     nothing = EdgeRR(1.0, steps=5, min_signal=1e6, seed=0)(data)
     assert everything.num_edges > some.num_edges > nothing.num_edges
     assert not nothing.edge_private.any()
+
+
+def random_graph(n, density, seed=0):
+    """All edges are private, and no pair is likelier than another."""
+    rng = np.random.default_rng(seed)
+    u, v = np.triu_indices(n, 1)
+    keep = rng.random(len(u)) < density
+    edge = torch.from_numpy(np.stack([u[keep], v[keep]]))
+    return Data(num_nodes=n, edge_index=torch.cat([edge, edge.flip(0)], 1))
+
+
+def test_single_pairs_in_a_dense_graph():
+    # Nothing is known of the graph, but at this epsilon, pairs speak for
+    # themselves: 2% of noise among 10% of edges.
+    data = random_graph(200, 0.1)
+    edges = undirected(data, slice(None))
+    out = EdgeRR(4.0, edge_weight=True, seed=0)(data)
+    drawn = undirected(out, slice(None))
+    assert len(drawn & edges) > 0.9 * len(edges)
+    true = len(drawn & edges) / len(drawn)
+    assert 0.75 < true < 0.95
+    # Weights say how likely an edge is true.
+    assert float(out.edge_weight.mean()) == pytest.approx(true, abs=0.05)
+    # Blocks of many pairs tell nothing here.
+    before = EdgeRR(4.0, largest_merged=8, seed=0)(data)
+    merged = undirected(before, slice(None))
+    assert len(merged & edges) < 0.2 * len(edges)
+
+
+def test_single_pairs_that_are_noise_are_left_out():
+    # 2% of noise among 0.2% of edges: nine in ten would be false.
+    data = random_graph(400, 0.002)
+    out = EdgeRR(4.0, seed=0)(data)
+    assert out.num_edges / 2 < 20
+    everything = EdgeRR(8.0, seed=0)(data)  # Here, one in seven.
+    edges = undirected(data, slice(None))
+    assert len(undirected(everything, slice(None)) & edges) > 0.8 * len(edges)
+
+
+def test_single_pairs_where_the_public_edges_point():
+    # Noise is as common as edges between the groups, but not within them.
+    data = communities(groups=40)
+    out = EdgeRR(4.0, seed=0)(data)
+    u, v = out.edge_index[:, out.edge_private]
+    assert u.numel() > 300
+    assert float((out.group[u] == out.group[v]).float().mean()) > 0.8
+    drawn, hidden = (undirected(d, d.edge_private) for d in (out, data))
+    assert len(drawn & hidden) > 0.7 * len(drawn)
+    assert not drawn & undirected(out, ~out.edge_private)
+
+
+@pytest.mark.parametrize('epsilon', [0.5, 3.0, 8.0, 50.0])
+def test_single_pairs_are_thresholded_counts(epsilon):
+    # With discrete Laplace noise of ratio a, a count of 0 becomes positive with
+    # probability a / (1 + a), and one of 1 stays so with 1 / (1 + a).
+    transform = EdgeRR(epsilon)
+    counts, pairs = transform.mechanism, transform._of_pairs
+    a = math.exp(-counts.worst_case().epsilon)
+    if epsilon < 36:  # Beyond, there is more noise.
+        assert pairs.flip == pytest.approx(a / (1 + a), rel=1e-9)
+    loss, most = pairs.worst_case().epsilon, counts.worst_case().epsilon
+    assert loss <= most * (1 + 1e-15) and most <= epsilon
+
+
+@pytest.mark.parametrize('public', [(), (0, 4)])
+def test_exact_epsilon_of_single_pairs(monkeypatch, public):
+    # All graphs with four nodes. Given which pairs look like edges, the output
+    # is a function of them and of public edges, so that its law is a sum over
+    # them of the law of randomised response.
+    transform, public = EdgeRR(4.0), np.array(public, np.int64)
+    kinds = type(transform._of_pairs)
+    rest = [pair for pair in range(6) if pair not in public]
+    graphs = [np.array(some, np.int64) for k in range(len(rest) + 1)
+              for some in itertools.combinations(rest, k)]
+    subsets = [np.flatnonzero(bits) for bits in
+               itertools.product((0, 1), repeat=6)]
+    outputs = {}
+    for i, found in enumerate(subsets):
+        monkeypatch.setattr(kinds, 'release', lambda *_, found=found: found)
+        drawn = {tuple(transform.draw(Data()._store, private, public, 4,
+                                      NoiseSource.from_seed(0))[0].tolist())
+                 for private in (graphs[0], graphs[3], graphs[-1])}
+        assert len(drawn) == 1
+        outputs.setdefault(drawn.pop(), []).append(i)
+    assert len(outputs) > 4
+    q = transform._of_pairs.flip
+    flips = np.array([[len(np.setxor1d(graph, found)) for found in subsets]
+                      for graph in graphs])
+    law = q**flips * (1 - q)**(6 - flips)
+    law = np.log(np.stack([law[:, i].sum(1) for i in outputs.values()], 1))
+    losses = [np.abs(law[i] - law[j]).max() for i in range(len(graphs))
+              for j in range(i)
+              if len(np.setxor1d(graphs[i], graphs[j])) == 1]
+    assert 3.9 < max(losses) <= 4.0
+
+
+def test_public_numbers_choose_the_blocks():
+    few, many = EdgeRR(2.9), EdgeRR(3.0)
+    assert not few._by_pairs(100) and many._by_pairs(100)
+    assert EdgeRR(2.9, min_probability=0.1)._by_pairs(100)
+    # The counts are what is left after the dendrogram.
+    assert not EdgeRR(5.0, dendrogram='joint')._by_pairs(100)
+    # Noise alone would make more edges than wanted: no error, but blocks.
+    assert not EdgeRR(3.0, max_edges=400)._by_pairs(100)
+    assert EdgeRR(3.0, max_edges=400)(random_graph(100, 0.1)).num_edges < 4000
+    assert many.expected_edges(100, 0) < 250 < many.expected_edges(100, 50)
+    for largest in (1, 8):
+        assert not EdgeRR(8.0, largest_merged=largest)._by_pairs(100)
 
 
 def test_a_guide_shapes_the_dendrogram():

@@ -42,7 +42,6 @@ from torch_geometric_dp._validate import check_epsilon
 from torch_geometric_dp.accountant import Guarantee, Relation, Trust, Unit
 from torch_geometric_dp.hrg.dendrogram import Dendrogram
 from torch_geometric_dp.hrg.edges import Ints, check_edges
-from torch_geometric_dp.mechanisms.edge_rand import EdgeRand
 from torch_geometric_dp.mechanisms.mechanism import EdgePair, WorstCase
 from torch_geometric_dp.noise import NoiseSource, discrete_laplace
 from torch_geometric_dp.noise.discrete import laplace_grid
@@ -160,11 +159,6 @@ class BlockCounts(Captured):
         counts = blocks.counts(edges)
         noisy: Ints = counts + discrete_laplace(source, self.scale, len(counts))
         return noisy
-
-    @property
-    def of_pairs(self) -> EdgeRand:
-        """Tells which counts are positive, if each pair is a block."""
-        return EdgeRand(self.worst_case().epsilon)
 
     def worst_case(self) -> WorstCase:
         """The count of the block that the edge is in; more edges change

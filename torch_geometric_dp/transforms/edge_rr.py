@@ -29,6 +29,7 @@ from torch_geometric_dp.hrg import (
     private_weight,
     random_dendrogram,
 )
+from torch_geometric_dp.mechanisms import EdgeRand
 from torch_geometric_dp.mechanisms.mechanism import WorstCase
 from torch_geometric_dp.noise import NoiseSource
 from torch_geometric_dp.transforms.edge_transform import (
@@ -185,7 +186,7 @@ class EdgeRR(EdgeTransform):
         single pairs.
         """
         if self._by_pairs(num_nodes):
-            return self.mechanism.of_pairs.expected_edges(num_nodes, num_edges)
+            return self._of_pairs.expected_edges(num_nodes, num_edges)
         a = math.exp(-self._split()[1])
         least = max(1, math.ceil(self.min_signal / self._split()[1]))
         noise = a**least * (least + a / (1 - a)) / (1 + a)
@@ -215,31 +216,36 @@ class EdgeRR(EdgeTransform):
         return (pair_numbers(torch.from_numpy(pairs)),
                 weights if self.edge_weight else None)
 
+    @property
+    def _of_pairs(self) -> EdgeRand:
+        # Which counts are positive, if each pair is a block.
+        return EdgeRand(self.mechanism.worst_case().epsilon)
+
     def _by_pairs(self, num_nodes: int) -> bool:
         # Public numbers only.
         if self.largest_merged is not None:
             return False
-        noisy = self.mechanism.of_pairs
+        noisy = self._of_pairs
         return (noisy.flip <= self.min_probability and
                 2 * noisy.expected_edges(num_nodes, 0) <= self.max_edges)
 
     def _draw_pairs(self, blocks: Blocks, private: Pairs, public: Pairs,
                     num_nodes: int,
                     source: NoiseSource) -> tuple[Pairs, Tensor | None]:
-        noisy = self.mechanism.of_pairs
+        noisy = self._of_pairs
         found, q = noisy.release(private, num_pairs(num_nodes),
                                  source), noisy.flip
         # Free from here on. A pair with a public edge cannot have a private
         # one, and says nothing about the others.
         found = found[~contains(public, found)]
-        free = blocks.pairs - blocks.counts(from_pairs(public).numpy())
+        pairs = blocks.pairs - blocks.counts(from_pairs(public).numpy())
         block = blocks.find(from_pairs(found).numpy())
-        counts = np.bincount(block, minlength=len(free))
-        beyond = counts - q * free
+        counts = np.bincount(block, minlength=len(pairs))
+        beyond = counts - q * pairs
         p = np.clip((1 - q) / (1 - 2 * q) * beyond / np.maximum(counts, 1),
                     0.0, 1.0)
         keep = ((p >= max(0.5, self.min_probability)) &
-                (beyond >= self.min_signal * np.sqrt(q * (1 - q) * free)))
+                (beyond >= self.min_signal * np.sqrt(q * (1 - q) * pairs)))
         kept = keep[block]
         weights = torch.from_numpy(p[block[kept]]).float()
         return found[kept], weights if self.edge_weight else None
