@@ -209,7 +209,7 @@ def test_audit_of_a_fit(fast, silent, monkeypatch):
     if silent:
         monkeypatch.setattr(EdgeVotes, 'release', lambda self, sums, scale,
                             source: sums / self.steps)
-    report = audit(Fit(), one, two, trials=60, seed=0)
+    report = audit(Fit(), one, two, trials=100, seed=0)
     assert report.accused == silent
 
 
