@@ -394,8 +394,10 @@ def figure(results):
                   'GCN, no privacy': found(
                       results, graph, share, 'GCN, all edges, no privacy',
                       None)}
-        plot.intervals(curves, {name: np.mean(values) for name, values
-                                in levels.items() if values}, ax=ax)
+        # What was not run has no line, and leaves its style to nobody else.
+        plot.intervals(curves, {
+            name: np.mean(values) if values else float('nan')
+            for name, values in levels.items()}, ax=ax)
         what = 'all' if share == 1 else f'{share:.0%}'
         ax.set(title=f'{graph}, {what} private')
         handles.update(zip(*ax.get_legend_handles_labels()[::-1]))
