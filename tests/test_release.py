@@ -471,7 +471,7 @@ class Twins(BaseTransform):
 def test_the_auditor_finds_no_more_than_is_stated(composite, epsilon):
     from torch_geometric_dp.audit import audit
     report = audit(composite, binary(0, 0, 1, 0), binary(1, 0, 1, 0),
-                   trials=4000, seed=0, guarantee=Guarantee(
+                   trials=2000, seed=0, guarantee=Guarantee(
                        epsilon, 'labels', 'replace'))
     report.check()
     assert 0.5 * epsilon < report.lower_bound <= epsilon

@@ -14,7 +14,7 @@ from torch_geometric_dp.audit import (
     verify_exactly,
 )
 from torch_geometric_dp.graph.pairs import from_pairs, to_pairs
-from torch_geometric_dp.mechanisms import EdgeVotes
+from torch_geometric_dp.mechanisms import EdgeVotes, edge_votes
 from torch_geometric_dp.noise import NoiseSource
 
 FORMS = pytest.mark.parametrize('oriented', [True, False])
@@ -159,6 +159,20 @@ def test_ties_are_broken_by_fair_coins_of_pairs():
     assert sums[v, u].tolist() == heads
     assert (sums[u, v] ^ sums[v, u]).all()
     assert stats.binomtest(sum(heads), len(pairs)).pvalue > FALSE_ALARM
+
+
+@FORMS
+def test_threads_change_nothing(oriented, monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    ballots = torch.rand(30, 3, generator=generator).softmax(dim=1)
+    certainty = torch.rand(30, generator=generator).round(decimals=1)
+    pairs = np.arange(0, 435, 2)
+    mechanism, out = EdgeVotes(1.0, oriented), []
+    for threads in (1, 3):
+        monkeypatch.setattr(torch, 'get_num_threads', lambda n=threads: n)
+        monkeypatch.setattr(edge_votes, '_PER_NODE', 2)
+        out.append(mechanism.count(pairs, ballots, certainty))
+    assert torch.equal(*out) and out[0].sum() > 0
 
 
 @FORMS

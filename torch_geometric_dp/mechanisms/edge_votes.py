@@ -35,9 +35,11 @@ from torch import Tensor
 from torch_geometric_dp._jit import jit
 from torch_geometric_dp._typing import Array
 from torch_geometric_dp.accountant import Relation
-from torch_geometric_dp.graph.pairs import Pairs, to_pairs
+from torch_geometric_dp.graph.pairs import Pairs, nodes_of, to_pairs
 from torch_geometric_dp.mechanisms.neighbour_sum import NeighbourSum
-from torch_geometric_dp.noise import NoiseSource
+from torch_geometric_dp.noise import NoiseSource, in_threads
+
+_PER_NODE = 4  # Pairs that a thread has at the least.
 
 
 class EdgeVotes(NeighbourSum):
@@ -77,9 +79,19 @@ class EdgeVotes(NeighbourSum):
         """The exact sums, in steps, given the numbers of the pairs that have an
         edge, in increasing order, and how certain each node is.
         """
-        rows = self.to_steps(ballots).numpy()
-        sums = np.zeros_like(rows)
-        _tally(pairs, rows, certainty.double().numpy(), self.oriented, sums)
+        rows, sure = self.to_steps(ballots).numpy(), certainty.double().numpy()
+
+        def part(first: int, last: int) -> Array:
+            sums = np.zeros_like(rows)
+            _tally(pairs[first:last], rows, sure, self.oriented, sums)
+            return sums
+
+        # Sums of integers are exact, in any order. With fewer pairs, to add up
+        # parts would take longer than to count them.
+        sums, *others = in_threads(part, len(pairs), max(
+            1, _PER_NODE * len(rows)))
+        for other in others:
+            sums += other
         return torch.from_numpy(sums)
 
     def __call__(self, pairs: Pairs, ballots: Tensor, certainty: Tensor,
@@ -100,7 +112,9 @@ class EdgeVotes(NeighbourSum):
 @jit
 def _tally(pairs: Pairs, rows: Array, certainty: Array, oriented: bool,
            sums: Array) -> None:
-    high, first = 1, 0  # Pairs of a node with smaller ones start at `first`.
+    # Pairs of a node with smaller ones start at `first`.
+    high = nodes_of(pairs[0])[1] if pairs.size else 1
+    first = high * (high - 1) // 2
     for i in range(pairs.size):
         while pairs[i] >= first + high:
             high, first = high + 1, first + high
