@@ -16,6 +16,7 @@ from torch_geometric_dp.nn.models import (
     public_base,
 )
 from torch_geometric_dp.nn.models.public_base import public_beliefs
+from torch_geometric_dp.transforms import Laplace
 
 
 def planted(degree=30, seed=0, random=False):
@@ -140,6 +141,18 @@ def test_what_is_taken_as_public_must_be(people, unit, fast):
     data.privacy_budget = PrivacyBudget(**{unit: 8.0}, **degree)
     with pytest.raises(PrivacyBudgetExceeded):
         NeighbourVotes(3, 3, 1.0).fit(data)
+
+
+def test_what_was_released_is_read_for_free(people, fast):
+    data = people.clone()
+    data.privacy_budget = PrivacyBudget(features=8.0, edges=1.0)
+    released = Laplace(8.0, bounds=(-9.0, 9.0))(data)
+    model = NeighbourVotes(3, 3, 1.0).fit(released)
+    assert model.privacy.epsilon('features') == 8.0
+    assert model.privacy.epsilon('labels') == float('inf')
+    released.x = data.x  # Not what was released.
+    with pytest.raises((PrivacyBudgetExceeded, ValueError)):
+        NeighbourVotes(3, 3, 0.5).fit(released)
 
 
 def test_without_a_budget_noise_is_drawn_again(people, fast):

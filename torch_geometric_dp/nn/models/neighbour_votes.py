@@ -10,7 +10,7 @@ from torch_geometric_dp._validate import (
     check_epsilon,
     check_integer,
 )
-from torch_geometric_dp.accountant import Guarantee, Unit
+from torch_geometric_dp.accountant import Guarantee
 from torch_geometric_dp.graph.pairs import Pairs, from_pairs
 from torch_geometric_dp.mechanisms.edge_votes import EdgeVotes
 from torch_geometric_dp.mechanisms.mechanism import WorstCase
@@ -47,13 +47,13 @@ class NeighbourVotes(PrivateModel):
     rows by at most one: Laplace noise of scale :math:`1 / \varepsilon` is
     enough, and no delta is needed. What the votes say is then weighed against
     what the base says, by how likely it is under that noise. The proof stands
-    in
-    :mod:`torch_geometric_dp.mechanisms.edge_votes`.
+    in :mod:`torch_geometric_dp.mechanisms.edge_votes`.
 
     Edges are what is protected. Features and labels are taken as public, and
-    the ledger says so. Some of the training nodes are an audience: they hear
-    votes like nodes without a label, and show how much votes are worth. All
-    choices are made on them, or by public numbers.
+    the ledger says so, unless it shows that they were released. Some of the
+    training nodes are an audience: they hear votes like nodes without a label,
+    and show how much votes are worth. All choices are made on them, or by
+    public numbers.
 
     The votes of all nodes are released once, by :meth:`fit`, and predictions
     are for these nodes. New nodes need votes of their own, which is another
@@ -175,11 +175,9 @@ class NeighbourVotes(PrivateModel):
 
     def _vote(self, data: Any, number: int, pairs: Pairs, ballots: Tensor,
               certainty: Tensor) -> Tensor:
-        names = [('x', Unit.FEATURES), ('y', Unit.LABELS), (self.mask, None)]
-        if self.private in data:
-            names.append((self.private, None))
         part = Part(self, PrivateModel, self.mechanism.guarantee,
-                    ('edge_index', ), tuple(names), (('round', number), ))
+                    ('edge_index', ), self.taken_as_public(data, self.private),
+                    (('round', number), ))
         content: Content = [
             ('edge_index', (torch.from_numpy(pairs), )),
             ('ballots', (self.mechanism.to_steps(ballots), )),

@@ -48,7 +48,6 @@ from torch_geometric_dp.release import (
     Part,
     Ticket,
     budget_of,
-    verify,
 )
 
 ALLOCATIONS = ('adaptive', 'uniform')
@@ -324,7 +323,7 @@ class NIPGNN(PrivateModel):
             weight = self._influence(x, private, public)
             content = [*content, ('weight', (weight, ))]
         part = Part(self, PrivateModel, self.nap.guarantee, ('edge_index', ),
-                    self._taken_as_public(data))
+                    self.taken_as_public(data, self.private))
         source = self.admit(data, [part], content).source
 
         sums = self.nap.draw(told, private, weight, source)
@@ -338,15 +337,6 @@ class NIPGNN(PrivateModel):
                              1 + self.num_classes**0.5 * noise)
         self._train(y, mask)
         return self
-
-    def _taken_as_public(self, data: Any) -> tuple[tuple[str, Unit | None],
-                                                   ...]:
-        # Unless the graph brings along that they were released.
-        state = verify(PrivacyAccountant.of(data), data)
-        names = (('x', Unit.FEATURES), ('y', Unit.LABELS), (self.mask, None),
-                 (self.private, None))
-        return tuple((name, unit) for name, unit in names
-                     if name in data and state.get(name) != 'covered')
 
     @torch.no_grad()
     def _rows(self, x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from torch_geometric_dp._arguments import Captured
-from torch_geometric_dp.accountant import PrivacyAccountant
+from torch_geometric_dp.accountant import PrivacyAccountant, Unit
 from torch_geometric_dp.graph.adjacency import edge_index_of
 from torch_geometric_dp.graph.pairs import (
     Pairs,
@@ -22,6 +22,7 @@ from torch_geometric_dp.release import (
     budget_of,
     check_batch,
     refuse_n_id,
+    verify,
 )
 
 
@@ -77,6 +78,18 @@ class PrivateModel(Captured, torch.nn.Module):
         self.privacy = PrivacyAccountant.merge(
             [self.privacy, known, PrivacyAccountant(ticket.releases)])
         return ticket
+
+    def taken_as_public(self, data: Any, private: str) -> tuple[
+            tuple[str, Unit | None], ...]:
+        """What a fit for private edges reads raw: features, labels, their mask
+        and the field that tells which edges are private. What was released
+        before, as the graph's ledger shows, is not among them.
+        """
+        state = verify(PrivacyAccountant.of(data), data)
+        names = (('x', Unit.FEATURES), ('y', Unit.LABELS), (self.mask, None),
+                 (private, None))
+        return tuple((name, unit) for name, unit in names
+                     if name in data and state.get(name) != 'covered')
 
     def get_extra_state(self) -> dict[str, str]:
         """The ledger."""
