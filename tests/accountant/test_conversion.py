@@ -12,7 +12,15 @@ import re
 import numpy as np
 import pytest
 
-from torch_geometric_dp.accountant import Relation, Unit, changes, conversion
+from torch_geometric_dp import PrivacyAccountant
+from torch_geometric_dp.accountant import (
+    Guarantee,
+    Relation,
+    Release,
+    Unit,
+    changes,
+    conversion,
+)
 
 ROWS = (Unit.FEATURES, Relation.REPLACE)
 LABELS = (Unit.LABELS, Relation.REPLACE)
@@ -39,7 +47,8 @@ def graphs(num_nodes, num_rows, num_labels, max_degree):
 
 def differ(one, two, promise):
     """Whether two different graphs are neighbours: by the definition."""
-    (unit, relation), (places, edges), (others, other_edges) = promise, one, two
+    (unit, relation, *k), (places, edges), (others, other_edges) = (
+        promise, one, two)
     moved = [v for v in range(len(places)) if places[v] != others[v]]
     gone, come = len(edges - other_edges), len(other_edges - edges)
     if unit == Unit.EDGES:  # One comes, or goes; or one of each, if exchanged.
@@ -49,6 +58,8 @@ def differ(one, two, promise):
         both = [places[v] is not None and others[v] is not None for v in moved]
         if len(moved) > 1 or (relation == Relation.ADD_REMOVE and
                               (not moved or both[0])):
+            return False
+        if k and gone + come > k[0]:
             return False
         return any(moved in ([], [v]) and all(
             v in edge for edge in edges ^ other_edges)
@@ -73,7 +84,7 @@ def what_is_read(unit, graph):
 
 def one_step(promise, one, two):
     """Whether a promise covers a step between two things that were read."""
-    unit, relation = promise
+    unit, relation, *_ = promise
     if unit == Unit.NODE:
         return differ(one, two, promise)
     if unit == Unit.EDGES:
@@ -136,6 +147,68 @@ def test_each_entry_is_the_longest_of_the_shortest_chains(promise, asked):
         THREE, FOUR]
     assert changes(*promise, *asked) == max(longest(promise, asked, size)
                                             for size in sizes)
+
+
+SOME = [(*OTHER_NODE, k) for k in (1, 2, 3)]  # With at most k edges.
+
+
+def changes_of(promise, asked, max_degree=None):
+    return changes(*promise[:2], *asked[:2], max_degree,
+                   promise[2] if len(promise) == 3 else None,
+                   asked[2] if len(asked) == 3 else None)
+
+
+@pytest.mark.parametrize('promise, asked', [
+    *itertools.product(ALL, SOME), *itertools.product(SOME, ALL),
+    *itertools.product(SOME, SOME)])
+def test_nodes_with_some_edges(promise, asked):
+    if asked in (NODE, OTHER_NODE):
+        for size in ((3, 1, 1, 1), (4, 1, 1, 1), FIVE):
+            assert changes_of(promise, asked, size[-1]) == longest(
+                promise, asked, size)
+        return
+    sizes = (THREE, FOUR) if asked[0] in (Unit.EDGES, Unit.NODE) else (THREE, )
+    assert changes_of(promise, asked) == max(
+        longest(promise, asked, size) for size in sizes)
+
+
+@pytest.mark.parametrize('edges', [0, -1, 1.5, 'one', True, float('inf')])
+def test_a_node_has_some_edges_or_all(edges):
+    with pytest.raises(ValueError, match="'edges' must be a positive integer"):
+        changes(*NODE, *NODE, edges=edges)
+    with pytest.raises(ValueError, match="'edges' must be a positive integer"):
+        Guarantee(1.0, *OTHER_NODE, edges=edges)
+    with pytest.raises(ValueError, match="'edges' belongs to a node that is"):
+        Guarantee(1.0, *NODE, edges=1)
+
+
+def entry(promise, stability=1):
+    return Release(promise, 'M', (), ('edge_index', ), 'id',
+                   stability=stability)
+
+
+def test_a_ledger_tells_nodes_with_some_edges_from_whole_ones():
+    two = Guarantee(1.0, *OTHER_NODE, edges=2, model='joint')
+    ledger = PrivacyAccountant((entry(two), ))
+    assert ledger.epsilon('node', edges=2) == 1.0
+    assert ledger.epsilon('node', edges=5) == 3.0
+    assert ledger.epsilon('node', max_degree=10) == 5.0
+    assert ledger.epsilon('edges') == ledger.epsilon('features') == 1.0
+    assert 'node, 2 edge(s)' in str(ledger)
+    assert 'for that node alone' in str(ledger)
+    assert 'at most 2 of its edges, is replaced' in two.sentence
+    assert PrivacyAccountant.from_json(ledger.to_json()) == ledger
+    with pytest.raises(ValueError, match="'max_degree' must be"):
+        ledger.epsilon('node')
+
+
+def test_a_projection_before_a_promise_for_some_edges():
+    # Three edges for each raw one, wherever they are, and the row.
+    cut = entry(Guarantee(1.0, *OTHER_NODE, edges=5), stability=3)
+    assert cut.units(*OTHER_NODE, edges=2) == 7
+    assert cut.units(*EDGE) == 3
+    whole = entry(Guarantee(1.0, *NODE), stability=3)
+    assert whole.units(*OTHER_NODE, edges=2) == 14
 
 
 def test_the_table_in_the_text_is_the_one_that_counts():

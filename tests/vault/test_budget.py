@@ -117,6 +117,18 @@ def test_a_whole_person():
     assert budget.remaining('node') == 0.0
 
 
+def test_a_person_with_some_edges():
+    budget = PrivacyBudget(node=5.0, node_edges=3)
+    assert budget.node_edges == 3 and budget.max_degree is None
+    charge(budget, release('a', 1.0, 'edges', 'add-remove'))
+    assert budget.remaining('node') == 2.0
+    with pytest.raises(PrivacyBudgetExceeded):
+        charge(budget, release('b', 1.5, 'node', 'add-remove'))
+    charge(budget, release('c', 2.0, 'node', 'replace'))
+    assert budget.remaining('node') == 0.0
+    assert 'node_edges = 3' in str(budget)
+
+
 def test_node_releases_count_for_every_unit():
     budget = PrivacyBudget(epsilon=2.0)
     charge(budget, release('a', 1.0, 'node', 'add-remove'))
@@ -206,7 +218,10 @@ def test_threads_share_it():
     (dict(epsilon=0.0), "'epsilon' must be positive (got 0.0)"),
     (dict(labels=-1.0), "'labels' must be positive (got -1.0)"),
     (dict(epsilon=math.nan), "'epsilon' must be positive (got nan)"),
-    (dict(node=1.0), "'node' and 'max_degree' belong together"),
+    (dict(node=1.0), "'node' and one of 'max_degree' and 'node_edges' belong"),
+    (dict(node=1.0, max_degree=2, node_edges=1), "belong together"),
+    (dict(epsilon=1.0, max_degree=2, node_edges=1), "belong together"),
+    (dict(node=1.0, node_edges=-1), "'node_edges' must be a positive"),
     (dict(epsilon=1.0, max_degree=3), "belong together"),
     (dict(node=1.0, max_degree=2.5), "'max_degree' must be a positive"),
     (dict(node=1.0, max_degree=math.inf), "'max_degree' must be a positive"),

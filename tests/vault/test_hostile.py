@@ -102,7 +102,8 @@ def test_the_first_file_does_not_shadow_a_budget(load, tmp_path):
     del budget
     forged = SQLiteStore(str(tmp_path / 'vault'), create=True)
     _create(Vault(forged), 'mine', identity, {
-        'caps': {'labels': '1e9'}, 'max_degree': None, 'delta': 0.0})
+        'caps': {'labels': '1e9'}, 'max_degree': None, 'node_edges': None,
+        'delta': 0.0})
     first = load(Op(restore_budget, (forged.address, identity)))
     assert first.remaining('labels') == 1e9  # It is one, but another one.
     true = load(Op(restore_budget, (address, identity)))

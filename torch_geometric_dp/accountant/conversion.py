@@ -19,6 +19,13 @@ node, added/removed    2     2      2      4        1       2
 node, replaced         1     1      1      2        1       1
 =====================  ====  =====  =====  =======  ======  ====
 
+A node that is replaced *with at most k edges* gets any other row and label, and
+at most :math:`k` pairs of it and others gain or lose an edge. A promise for it
+takes :math:`1, 1, 1, 2, \lceil D / k \rceil, \lceil 2 D / k \rceil` steps
+for what is asked above, and :math:`\lceil k' / k \rceil` for a node with at
+most :math:`k'` edges; for which the promises above take :math:`1, 1, k', k', 2,
+1`.
+
 *Proof.* Rows and labels do not share anything, nor do edges and they; a node
 that comes or goes leaves an empty place, whose row and label are values like
 others. An edge that is exchanged goes, and another comes. A node with at most
@@ -28,8 +35,11 @@ step exchanges an edge, or has an empty place on one side, the larger of both
 numbers is enough. Whoever has a promise for whole nodes that come and go
 changes a row, a label or an edge by taking the node away and putting it back,
 changed: two steps. An edge that moves elsewhere takes two nodes, one at each of
-its places: four steps, or two where nodes are exchanged in one. No shorter
-chains exist, which the tests find by search, over all small graphs. ∎
+its places: four steps, or two where nodes are exchanged in one. With at most
+:math:`k` edges a step, edges that go are taken away first, :math:`k` at a time,
+and those that come are put there after that; the row and the label change with
+any of these steps. No shorter chains exist, which the tests find by search,
+over all small graphs. ∎
 
 **Directions and repetitions.** An edge is a pair of nodes: both directions, and
 all repetitions, are one unit, and come and go together. Where both ends report
@@ -39,7 +49,8 @@ an edge on their own, each report is a release, and the ledger adds them up.
 :class:`~torch_geometric_dp.transforms.BoundDegree`, changes at most :math:`s`
 units when one raw unit changes (its *stability*), what follows loses
 :math:`s` times as much: :math:`s` more steps in the chain for each. The ledger
-has it as a number.
+has it as a number. A node with at most :math:`k` edges is :math:`k` of them,
+one by one, and one step more for its row and label.
 """
 from torch_geometric_dp.accountant.text import whole
 from torch_geometric_dp.accountant.unit import Relation, Unit
@@ -61,9 +72,27 @@ _COLUMNS = {(Unit.EDGES, Relation.ADD_REMOVE): 2,
             (Unit.NODE, Relation.REPLACE): 5}
 
 
+def node_edges(value: object) -> int:
+    """The number of edges that change with a node; checked.
+
+    .. code-block:: python
+
+        node_edges(3)   # 3
+    """
+    edges = whole(value)
+    if edges is None or edges < 1:
+        raise ValueError(f"'edges' must be a positive integer, the number of "
+                         f"edges that change with one node (got {value!r:.80})")
+    return edges
+
+
 def changes(promised: Unit, by: Relation, asked: Unit, how: Relation,
-            max_degree: int | None = None) -> int:
+            max_degree: int | None = None, of: int | None = None,
+            edges: int | None = None) -> int:
     """How many units of a promise change when one unit that is asked for does.
+    Whole nodes change with at most :obj:`of` edges in what is promised, and
+    with at most :obj:`edges` in what is asked; with all of them, if that is
+    :obj:`None`.
 
     .. code-block:: python
 
@@ -73,7 +102,14 @@ def changes(promised: Unit, by: Relation, asked: Unit, how: Relation,
     column = {Unit.FEATURES: 0, Unit.LABELS: 1}.get(asked)
     steps = _TABLE[promised, by][_COLUMNS[asked, how] if column is None else
                                  column]
-    if promised == Unit.EDGES and asked == Unit.NODE:
+    if asked == Unit.NODE and edges is not None:
+        edges = node_edges(edges)
+        if promised == Unit.EDGES:
+            return edges
+        if promised == Unit.NODE:
+            return -(-edges // of) if of else _TABLE[promised, by][0]
+        return 1
+    if asked == Unit.NODE and (promised == Unit.EDGES or of is not None):
         degree = whole(max_degree)
         if degree is None or degree < 1:
             raise ValueError(
@@ -81,5 +117,7 @@ def changes(promised: Unit, by: Relation, asked: Unit, how: Relation,
                 f"of edges that one node may have: edges were released, and "
                 f"what that costs a whole node depends on it "
                 f"(got {max_degree!r})")
+        if of is not None:
+            return -(-degree * (1 if how == Relation.ADD_REMOVE else 2) // of)
         return steps * degree
     return steps

@@ -203,10 +203,15 @@ class Release:
                    for _, read in self.public)
 
     def units(self, unit: Unit, relation: Relation = Relation.ADD_REMOVE,
-              max_degree: int | None = None) -> int:
+              max_degree: int | None = None,
+              edges: int | None = None) -> int:
         """How many of the units that this release protects change when one
         raw unit does.
         """
-        edges = Unit.EDGES in (unit, self.guarantee.unit)
-        return (self.stability if edges else 1) * self.guarantee.changes(
-            unit, relation, max_degree)
+        promise, s = self.guarantee, self.stability
+        size = promise.changes(unit, relation, max_degree, edges)
+        if Unit.EDGES in (unit, promise.unit):
+            return s * size
+        if s > 1 and edges is not None and unit == promise.unit == Unit.NODE:
+            return (1 + s * edges) * promise.changes(Unit.FEATURES)
+        return size

@@ -2,7 +2,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from torch_geometric_dp.accountant.conversion import changes
+from torch_geometric_dp.accountant.conversion import changes, node_edges
 from torch_geometric_dp.accountant.events import EVENTS, Event
 from torch_geometric_dp.accountant.text import (
     check_texts,
@@ -46,6 +46,10 @@ class Guarantee:
             :mod:`~torch_geometric_dp.accountant.conversion`, as pairs of a unit
             and the number of this promise's units that change with it: zero
             for what is never read. (default: :obj:`()`)
+        edges (int, optional): For whole nodes: how many pairs of the node and
+            others may differ in whether they have an edge, while its row and
+            its label are any others; :obj:`None` for all.
+            (default: :obj:`None`)
 
     .. code-block:: python
 
@@ -61,6 +65,7 @@ class Guarantee:
     claimed_epsilon: float | None = None
     event: Event | None = None
     also: tuple[tuple[Unit, int], ...] = ()
+    edges: int | None = None
 
     def __post_init__(self) -> None:
         # Whoever builds a guarantee from tensors, numpy scalars or strings gets
@@ -76,6 +81,11 @@ class Guarantee:
         put('assumptions', check_texts('assumptions', self.assumptions))
         put('also', tuple((Unit.of(unit, 'also'), _size(size))
                           for unit, size in self.also))
+        if self.edges is not None:
+            put('edges', node_edges(self.edges))
+            if (self.unit, self.relation) != (Unit.NODE, Relation.REPLACE):
+                raise ValueError(f"'edges' belongs to a node that is replaced "
+                                 f"(got '{self.unit}', '{self.relation}')")
         if self.claimed_epsilon is not None:
             put('claimed_epsilon', number('claimed_epsilon',
                                           self.claimed_epsilon))
@@ -97,17 +107,19 @@ class Guarantee:
     @property
     def sentence(self) -> str:
         """The pairs of graphs that cannot be told apart, in words."""
-        return f'{self.unit.words} {self.relation.words}'
+        return f'{self.unit.words(self.edges)} {self.relation.words}'
 
     def changes(self, unit: Unit, relation: Relation = Relation.ADD_REMOVE,
-                max_degree: int | None = None) -> int:
+                max_degree: int | None = None,
+                edges: int | None = None) -> int:
         """How many of the units that this promise protects change when one
         other unit does.
         """
         for known, size in self.also:
             if known == unit != self.unit:
                 return size
-        return changes(self.unit, self.relation, unit, relation, max_degree)
+        return changes(self.unit, self.relation, unit, relation, max_degree,
+                       self.edges, edges)
 
     def group(self, size: int) -> tuple[float, float]:
         r"""Epsilon and delta for :obj:`size` units that change at once:

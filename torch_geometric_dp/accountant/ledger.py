@@ -15,7 +15,7 @@ from torch_geometric_dp.accountant.entry import Projection, Release
 from torch_geometric_dp.accountant.plain import from_plain, to_plain
 from torch_geometric_dp.accountant.text import constructed
 from torch_geometric_dp.accountant.tight import tight_epsilon
-from torch_geometric_dp.accountant.unit import Relation, Unit
+from torch_geometric_dp.accountant.unit import Relation, Trust, Unit
 
 _PEOPLE = "graphs with different identities hold different people"
 
@@ -162,7 +162,8 @@ class PrivacyAccountant:
 
     def epsilon(self, unit: str, delta: float | None = None,
                 max_degree: int | None = None,
-                relation: str = 'add-remove', method: str = 'kov') -> float:
+                relation: str = 'add-remove', method: str = 'kov',
+                edges: int | None = None) -> float:
         r"""The privacy loss of one unit; infinity if some release took it as
         public.
 
@@ -186,9 +187,13 @@ class PrivacyAccountant:
                 :obj:`accounting` extra :obj:`"rdp"` or :obj:`"pld"` (uses
                 the shape of the noise). Pure epsilons at :obj:`delta=0`
                 always add up. (default: :obj:`"kov"`)
+            edges (int, optional): For :obj:`"node"`: the loss of somebody
+                whose row and label are replaced, and at most so many of whose
+                edges come or go, in place of all of them. Needs no
+                :obj:`max_degree`. (default: :obj:`None`)
         """
         if delta is None:
-            delta = self.delta(unit, max_degree, relation)
+            delta = self.delta(unit, max_degree, relation, edges)
         elif not 0 <= delta < 1:
             raise ValueError(f"'delta' must lie in [0, 1) (got {delta})")
         if self.public(unit):
@@ -200,16 +205,17 @@ class PrivacyAccountant:
                 return compose(costs, delta)
             return tight_epsilon(units, delta, method)
 
-        return max(map(loss, self._people(unit, max_degree, relation)))
+        return max(map(loss, self._people(unit, max_degree, relation,
+                                          edges)))
 
     def delta(self, unit: str, max_degree: int | None = None,
-              relation: str = 'add-remove') -> float:
+              relation: str = 'add-remove', edges: int | None = None) -> float:
         """The smallest delta for which anything is promised to one unit; 0 if
         all releases are pure.
         """
         return max(
             Tally.of(r.guarantee.group(size) for r, size in units).delta
-            for units in self._people(unit, max_degree, relation))
+            for units in self._people(unit, max_degree, relation, edges))
 
     def claimed_epsilon(self, unit: str) -> float:
         """What the publications behind :obj:`calibration="paper"` would have
@@ -226,13 +232,13 @@ class PrivacyAccountant:
         return list(dict.fromkeys(r.mechanism for r in self.releases
                                   if r.takes_as_public(asked)))
 
-    def _people(self, unit: str, max_degree: int | None,
-                relation: str) -> list[list[tuple[Release, int]]]:
+    def _people(self, unit: str, max_degree: int | None, relation: str,
+                edges: int | None = None) -> list[list[tuple[Release, int]]]:
         # What touches one unit, for each graph that was released.
         asked, how = Unit.of(unit, 'unit'), Relation.of(relation, 'relation')
         graphs = defaultdict(list)
         for release in self.releases:
-            size = release.units(asked, how, max_degree)
+            size = release.units(asked, how, max_degree, edges)
             if size > 0:
                 graphs[release.graph].append((release, size))
         anybody = graphs.pop(None, [])
@@ -263,7 +269,9 @@ class PrivacyAccountant:
             epsilon = f'{g.epsilon:g}'
             if r.stability > 1 and g.unit == Unit.EDGES:
                 epsilon = f'{r.stability} x {epsilon}'
-            rows.append((', '.join(r.fields), g.unit.value, epsilon,
+            protects = g.unit.value if g.edges is None else (
+                f'{g.unit.value}, {g.edges} edge(s)')
+            rows.append((', '.join(r.fields), protects, epsilon,
                          f'{g.delta:g}', g.model.value, r.call))
         return rows
 
@@ -286,6 +294,9 @@ class PrivacyAccountant:
             if r.public:
                 names = ', '.join(what for what, _ in r.public)
                 notes[f'{r.call}: takes as public: {names}'] = None
+            if r.guarantee.model == Trust.JOINT:
+                notes[f'{r.call}: what it tells about a node is for that node '
+                      f'alone, and not covered when others see it'] = None
             for assumption in r.guarantee.assumptions:
                 notes[f'{r.call}: assumes that {assumption}'] = None
         if len({r.graph for r in self.releases if r.graph is not None}) > 1:

@@ -46,13 +46,14 @@ class Spending:
     public: tuple[str, ...] = ()
 
     def add(self, release: Release, unit: Unit,
-            max_degree: int | None = None) -> 'Spending':
+            max_degree: int | None = None,
+            edges: int | None = None) -> 'Spending':
         """What is spent after one more release."""
         out = self
         if release.takes_as_public(unit):
             out = replace(out, public=tuple(dict.fromkeys(
                 (*self.public, release.mechanism))))
-        size = release.units(unit, Relation.ADD_REMOVE, max_degree)
+        size = release.units(unit, Relation.ADD_REMOVE, max_degree, edges)
         if size == 0:
             return out
         cost, event = release.guarantee.group(size), release.guarantee.event
@@ -80,7 +81,8 @@ class Spending:
 
 
 def spend(before: Mapping[Unit, Spending], releases: Iterable[Release],
-          max_degree: int | None = None) -> dict[Unit, Spending]:
+          max_degree: int | None = None,
+          edges: int | None = None) -> dict[Unit, Spending]:
     """What is spent of each unit after more releases.
 
     .. code-block:: python
@@ -92,7 +94,7 @@ def spend(before: Mapping[Unit, Spending], releases: Iterable[Release],
     after = dict(before)
     for release in releases:
         for unit, spent in after.items():
-            after[unit] = spent.add(release, unit, max_degree)
+            after[unit] = spent.add(release, unit, max_degree, edges)
     return after
 
 

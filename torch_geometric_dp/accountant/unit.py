@@ -22,7 +22,7 @@ class _Word(StrEnum):
 
 class Unit(_Word):
     """What one person has at stake: a row of features, a label, one edge, or
-    all of it.
+    all of it, with all edges or with at most some number of them.
 
     .. code-block:: python
 
@@ -37,13 +37,14 @@ class Unit(_Word):
     def _missing_(cls, value: object) -> 'Unit | None':
         return cls.EDGES if value == 'edge' else None
 
-    @property
-    def words(self) -> str:
-        """One of them, in words."""
+    def words(self, edges: int | None = None) -> str:
+        """One of them, in words; a node with so many of its edges."""
+        some = 'its edges' if edges is None else (
+            f"at most {edges} of its edges")
         return {'features': 'the row of one node',
                 'labels': 'the label of one node',
                 'edges': 'one private edge',
-                'node': 'one node, with its row, its label and its edges,',
+                'node': f'one node, with its row, its label and {some},',
                 }[self.value]
 
 
@@ -68,7 +69,9 @@ class Relation(_Word):
 
 class Trust(_Word):
     """Who draws the noise: each node for itself (:obj:`LOCAL`), or somebody
-    whom all of them trust (:obj:`CENTRAL`).
+    whom all of them trust (:obj:`CENTRAL`). With :obj:`JOINT`, that somebody
+    shows each node's own results to that node alone: a node is protected
+    against all others, even if these put together what they were shown.
 
     .. code-block:: python
 
@@ -76,3 +79,4 @@ class Trust(_Word):
     """
     LOCAL = 'local'
     CENTRAL = 'central'
+    JOINT = 'joint'

@@ -72,7 +72,7 @@ class ExactPrivacy:
         verdict = 'holds' if self.holds else 'BROKEN'
         one, other, output = map(_short, (*self.worst_pair, self.worst_output))
         delta = f' at delta {self.delta:g}' if self.delta else ''
-        return (f'{self.mechanism}: for {self.unit.words}{delta} claimed '
+        return (f'{self.mechanism}: for {self.unit.words()}{delta} claimed '
                 f'{self.claimed:.6g}, exact {self.exact:.6g}: {verdict}. Worst '
                 f'pair: {one} and {other}, told apart by {output}')
 

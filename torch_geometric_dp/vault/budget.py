@@ -133,9 +133,13 @@ class PrivacyBudget:
         labels (float, optional): Likewise for labels. (default: :obj:`None`)
         edges (float, optional): Likewise for edges. (default: :obj:`None`)
         node (float, optional): The cap for a whole person, by group privacy.
-            Needs :obj:`max_degree`. (default: :obj:`None`)
+            Needs :obj:`max_degree` or :obj:`node_edges`.
+            (default: :obj:`None`)
         max_degree (int, optional): The largest number of edges at one node, a
             public number. (default: :obj:`None`)
+        node_edges (int, optional): The cap for a person is for a row, a label
+            and at most so many edges, in place of all of them.
+            (default: :obj:`None`)
         delta (float, optional): All caps hold except with this probability.
             (default: :obj:`0.0`)
 
@@ -151,10 +155,11 @@ class PrivacyBudget:
     def __init__(self, epsilon: float | None = None, *,
                  features: float | None = None, labels: float | None = None,
                  edges: float | None = None, node: float | None = None,
-                 max_degree: int | None = None, delta: float = 0.0) -> None:
+                 max_degree: int | None = None,
+                 node_edges: int | None = None, delta: float = 0.0) -> None:
         given = {'epsilon': epsilon, 'features': features, 'labels': labels,
                  'edges': edges, 'node': node}
-        terms = _terms(given, max_degree, delta)
+        terms = _terms(given, max_degree, node_edges, delta)
         _refuse_ranks()
         identity = secrets.token_hex(16)
         self._set(_vault(temporary_store()), identity)
@@ -165,7 +170,7 @@ class PrivacyBudget:
     def open(cls, store: str | os.PathLike[str] | Store, name: str = 'graph',
              epsilon: float | None = None, *, secret: Secret = None,
              lost: bool = False, delta: float = 0.0,
-             max_degree: int | None = None,
+             max_degree: int | None = None, node_edges: int | None = None,
              **caps: float) -> 'PrivacyBudget':
         r"""The budget of a name in a vault that outlives this process; it is
         made if there is none.
@@ -194,6 +199,8 @@ class PrivacyBudget:
                 (default: :obj:`0.0`)
             max_degree (int, optional): As for the budget itself.
                 (default: :obj:`None`)
+            node_edges (int, optional): As for the budget itself.
+                (default: :obj:`None`)
             **caps: As for the budget itself: :obj:`features`, :obj:`labels`,
                 :obj:`edges`, :obj:`node`.
 
@@ -211,8 +218,8 @@ class PrivacyBudget:
         given = {'epsilon': epsilon, **{str(unit): caps.get(str(unit))
                                         for unit in Unit}}
         asked = any(value is not None for value in (
-            *given.values(), max_degree, delta or None))
-        terms = {**_terms(given, max_degree, delta), 'name': name
+            *given.values(), max_degree, node_edges, delta or None))
+        terms = {**_terms(given, max_degree, node_edges, delta), 'name': name
                  } if asked else None
         vault = _vault(_store(store, create=asked), secret)
         if lost:
@@ -323,6 +330,13 @@ class PrivacyBudget:
         """The largest number of edges at one node."""
         degree: int | None = self._known()['max_degree']
         return degree
+
+    @property
+    def node_edges(self) -> int | None:
+        """How many edges of a person the cap for a person is for, if not all.
+        """
+        edges: int | None = self._known()['node_edges']
+        return edges
 
     @property
     def delta(self) -> float:
@@ -441,13 +455,13 @@ class PrivacyBudget:
                 account: Account) -> dict[Unit, Spending]:
         terms = _parsed(account.terms)
         before = spending_from_plain(json.loads(account.tally))
-        after = spend(before, releases, terms['max_degree'])
+        per_node = terms['max_degree'], terms['node_edges']
+        after = spend(before, releases, *per_node)
         for unit, spent in after.items():
             cap = float(terms['caps'][unit])
             if spent.epsilon(terms['delta']) <= cap:
                 continue
-            alone = spend({unit: Spending()}, releases,
-                          terms['max_degree'])[unit]
+            alone = spend({unit: Spending()}, releases, *per_node)[unit]
             self._terms = terms
             raise PrivacyBudgetExceeded(
                 unit, alone.epsilon(self.delta), self._remaining(unit, before),
@@ -580,6 +594,8 @@ class PrivacyBudget:
             about.append(f'delta = {self.delta:g}')
         if self.max_degree is not None:
             about.append(f'max_degree = {self.max_degree}')
+        if self.node_edges is not None:
+            about.append(f'node_edges = {self.node_edges}')
         return about
 
     def __str__(self) -> str:
@@ -791,7 +807,8 @@ def _number(name: str, value: Any) -> float:
     return float(value)
 
 
-def _terms(given: dict[str, Any], max_degree: Any, delta: Any) -> Any:
+def _terms(given: dict[str, Any], max_degree: Any, node_edges: Any,
+           delta: Any) -> Any:
     caps = {}
     for name, cap in given.items():
         if cap is not None:
@@ -802,13 +819,17 @@ def _terms(given: dict[str, Any], max_degree: Any, delta: Any) -> Any:
         raise ValueError("A budget needs a cap: 'epsilon', 'features', "
                          "'labels', 'edges' or 'node' (infinity for an "
                          "identity without a cap)")
-    if (given['node'] is None) != (max_degree is None):
-        raise ValueError(f"'node' and 'max_degree' belong together (got "
-                         f"node={given['node']}, max_degree={max_degree})")
-    degree = max_degree and whole(_number('max_degree', max_degree))
-    if max_degree is not None and (degree is None or degree < 1):
-        raise ValueError(f"'max_degree' must be a positive integer "
-                         f"(got {max_degree})")
+    sizes = {'max_degree': max_degree, 'node_edges': node_edges}
+    if (given['node'] is not None) != sum(
+            size is not None for size in sizes.values()):
+        raise ValueError(f"'node' and one of 'max_degree' and 'node_edges' "
+                         f"belong together (got node={given['node']}, "
+                         f"max_degree={max_degree}, node_edges={node_edges})")
+    for name, size in sizes.items():
+        sizes[name] = size and whole(_number(name, size))
+        if size is not None and (sizes[name] or 0) < 1:
+            raise ValueError(f"'{name}' must be a positive integer "
+                             f"(got {size})")
     if not 0 <= _number('delta', delta) < 1:
         raise ValueError(f"'delta' must lie in [0, 1) (got {delta})")
     units = [*Unit][:3]
@@ -816,5 +837,5 @@ def _terms(given: dict[str, Any], max_degree: Any, delta: Any) -> Any:
     all_of_them['node'] = caps.get('node')
     return {'caps': {unit: repr(cap) for unit, cap in all_of_them.items()
                      if cap is not None},
-            'max_degree': degree,
+            **sizes,
             'delta': float(delta)}
