@@ -48,6 +48,7 @@ from torch_geometric_dp.accountant import (
     Projection,
     Relation,
     Release,
+    SampledGaussianNoise,
     Trust,
     Unit,
 )
@@ -245,7 +246,8 @@ def install() -> None:
     """
     torch.serialization.add_safe_globals(
         [GaussianNoise, Guarantee, LaplaceNoise, Ledgers, PrivacyAccountant,
-         Projection, Relation, Release, Trust, Unit, restore_budget,
+         Projection, Relation, Release, SampledGaussianNoise, Trust, Unit,
+         restore_budget,
          # What a graph consists of, of which PyG names only a part.
          BaseStorage, DataEdgeAttr, DataTensorAttr, EdgeStorage, GlobalStorage,
          NodeStorage])

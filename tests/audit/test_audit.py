@@ -272,7 +272,8 @@ def test_the_shape_of_the_data_counts():
     data.privacy_budget = PrivacyBudget(epsilon=0.1)
     report = audit(transforms.Duchi(1.0, UNIT, seed=0), data, trials=2000,
                    seed=0)
-    assert 'x = [0.0, 0.0, ...]' in str(report)
+    # Either pair of rows may be the one that tells most.
+    assert 'x = [0.0, ' in str(report)
     report = audit(transforms.LabelRR(1.0, 3, seed=0), data, trials=2000,
                    seed=0)
     assert 'y = [0, 0, 0]' in str(report)

@@ -106,6 +106,113 @@ def test_several_releases_exactly(delta):
     assert 0.3 * delta < lost <= delta
 
 
+VOTES = [(1.0, 0.0), (0.0, 1.0), (-1.0, 0.0), (0.3, -0.6)]
+
+
+def replaced(mechanism):
+    """What one node that is replaced changes in the sums, in steps."""
+    terms = set()
+    for row, vote in itertools.product(ROWS, VOTES):
+        x = mechanism.rows(torch.tensor([row])).to_dense()[0].numpy()
+        r = mechanism.votes(torch.tensor([vote]))[0].numpy()
+        terms.add(tuple(np.outer(x, r).ravel().astype(int)))
+    for one, other in itertools.permutations(terms, 2):
+        yield np.subtract(one, other)
+
+
+def test_a_replaced_node_exactly():
+    # The whole loss for Laplace noise; the distance for Gaussian noise, and
+    # the delta of all pairs that differ in up to two cells.
+    mechanism = ClassSums(1.5, 2, 2, row_steps=32, vote_steps=1,
+                          relation='replace')
+    worst = max(np.abs(change).sum() for change in replaced(mechanism))
+    assert 0.9 * 1.5 < worst / mechanism.scales[0] <= 1.5
+    mechanism = ClassSums(1.5, 2, 2, 1e-3, row_steps=32, vote_steps=1,
+                          relation='replace')
+    changes = list(replaced(mechanism))
+    assert max(np.linalg.norm(change) for change in changes) <= 2 * 32
+    few = {tuple(c[c != 0]) for c in changes if 0 < (c != 0).sum() <= 2}
+    largest = sorted(few, key=np.linalg.norm)[-4:]
+    lost = max(exact_delta(1.5, cells, mechanism.scales * 2)
+               for cells in largest)
+    assert 0.3 * 1e-3 < lost <= 1e-3
+    alone = ClassSums(1.5, 2, 2, 1e-3, row_steps=32, vote_steps=1)
+    assert exact_delta(1.5, largest[-1], alone.scales * 2) > 1e-3
+    assert mechanism.guarantee.relation == 'replace'
+    assert mechanism.worst_case().epsilon <= 1.5
+
+
+def law_of_least(sums, scale, reach=120):
+    """The chance of each sum to be the least, the first of equals."""
+    noise = np.exp(log_laplace(scale, reach))
+    values = np.arange(-reach, reach + max(sums) + 1)
+    chance = np.array([[noise[v - q + reach] if abs(v - q) <= reach else 0.0
+                        for v in values] for q in sums])
+    above = 1 - chance.cumsum(axis=1)  # Strictly.
+    from_it = above + chance
+    out = []
+    for i in range(len(sums)):
+        others = [above[j] if j < i else from_it[j]
+                  for j in range(len(sums)) if j != i]
+        out.append((chance[i] * np.prod(others, axis=0)).sum())
+    return np.array(out)
+
+
+@pytest.mark.parametrize('relation', ['add-remove', 'replace'])
+def test_the_least_loss_exactly(relation):
+    # All data sets of one more node, or of one that is another, next to sums
+    # that are near each other and far from it; all losses of 0, 1/2 and 1.
+    mechanism = ClassSums(2.0, 2, 2, row_steps=2, vote_steps=2,
+                          relation=relation)
+    scale, worst = mechanism.scales[0], 0.0
+    nodes = [2 * np.array(n) for n in itertools.product((0, 1, 2), repeat=2)]
+    for start in ((0, 0), (0, 40), (40, 0)):
+        before = [start] if relation == 'add-remove' else [
+            start + n for n in nodes]
+        laws = {tuple(b): np.log(law_of_least(b, scale)) for b in before}
+        for node, one in itertools.product(nodes, before):
+            other = np.log(law_of_least(start + node, scale))
+            worst = max(worst, np.abs(laws[tuple(one)] - other).max())
+    assert 0.9 * 2.0 < worst <= 2.0
+    # Whatever the number of columns.
+    three = [np.log(law_of_least(np.array(q), scale))
+             for q in ((4, 12, 12), (8, 12, 12), (4, 16, 16))]
+    assert max(np.abs(three[0] - t).max() for t in three[1:]) <= 2.0
+
+
+@pytest.mark.parametrize('delta', [None, 1e-5])
+def test_the_least_loss(delta):
+    mechanism = ClassSums(1.0, 2, 2, delta, (0.5, 0.5))
+    losses = torch.tensor([0.3, 0.1, 0.2]).expand(5000, 3)
+    found = {mechanism.least(losses, NoiseSource.from_seed(i), 1)
+             for i in range(20)}
+    assert found == {1}
+    # Nothing but noise: each of them is found, and the usual one more often.
+    count = [[mechanism.least(losses[:1], NoiseSource.from_seed(i), 0, usual)
+              for i in range(300)].count(2) for usual in (None, 2)]
+    assert 60 < count[0] < 150 < count[1] < 290
+    # In Gaussian noise, the few losses of a node have a norm of one together.
+    drawn = []
+    mechanism._noise = lambda sums, *args: drawn.append(sums) or 0 * sums
+    mechanism.least(torch.ones(1, 3), NoiseSource.from_seed(0))
+    whole = mechanism.row_steps * mechanism.vote_steps
+    norm = drawn[0].norm() if delta else drawn[0].abs().max()
+    assert 0.99 * whole < norm <= whole
+
+
+def test_noise_of_a_multiplier():
+    for relation, distance in (('add-remove', 1), ('replace', 2)):
+        mechanism = ClassSums.from_multiplier(2.5, 6, 3, 1e-6, (0.2, 0.8),
+                                              relation=relation)
+        steps = distance * 2**26
+        lost = math.hypot(*[steps / scale for scale in mechanism.scales])
+        assert 1 / 2.5 * (1 - 1e-6) < lost <= 1 / 2.5
+        assert mechanism.guarantee.event.multiplier == pytest.approx(
+            2.5, rel=1e-6)
+        assert mechanism.guarantee.delta == 1e-6
+        assert mechanism.worst_case().epsilon <= mechanism.epsilon
+
+
 @pytest.mark.parametrize('delta, order', [(None, 1), (1e-5, 2)])
 @settings(max_examples=30)
 @given(data=st.data())

@@ -1,7 +1,11 @@
 """What was promised, what it cost, and to whom. Knows no tensors."""
 from torch_geometric_dp.accountant.conversion import changes
 from torch_geometric_dp.accountant.entry import Projection, Release
-from torch_geometric_dp.accountant.events import GaussianNoise, LaplaceNoise
+from torch_geometric_dp.accountant.events import (
+    GaussianNoise,
+    LaplaceNoise,
+    SampledGaussianNoise,
+)
 from torch_geometric_dp.accountant.guarantee import Guarantee
 from torch_geometric_dp.accountant.ledger import PrivacyAccountant
 from torch_geometric_dp.accountant.unit import Relation, Trust, Unit
@@ -15,6 +19,7 @@ __all__ = [
     'Projection',
     'Relation',
     'Release',
+    'SampledGaussianNoise',
     'Trust',
     'Unit',
 ]

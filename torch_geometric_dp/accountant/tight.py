@@ -12,7 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch_geometric_dp.accountant.entry import Release
-from torch_geometric_dp.accountant.events import GaussianNoise
+from torch_geometric_dp.accountant.events import (
+    GaussianNoise,
+    SampledGaussianNoise,
+)
+from torch_geometric_dp.accountant.sampled import sampled_loss
+
+_INTERVAL = 1e-4  # Of all distributions: those of others have it, too.
 
 
 def tight_epsilon(releases: Sequence[tuple[Release, int]], delta: float,
@@ -40,13 +46,13 @@ def _rdp(releases: Sequence[tuple[Release, int]], delta: float) -> float:
         neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
     for release, size in releases:
         event = release.guarantee.event
-        if event is None:
+        if event is None or isinstance(event, SampledGaussianNoise):
             epsilon, lost = release.guarantee.group(size)
             if lost > 0:
                 raise ValueError(
                     f"method='rdp' cannot account for {release.call}: an "
-                    f"(epsilon, delta) promise without known noise has no "
-                    f"Rényi divergence. Use method='pld' or 'kov'")
+                    f"(epsilon, delta) promise without a known bound on its "
+                    f"Rényi divergence has none. Use method='pld' or 'kov'")
             # Randomised response on one bit dominates all pure mechanisms.
             accountant.compose(
                 dp.RandomizedResponseDpEvent(2 / (1 + math.exp(epsilon)), 2))
@@ -63,7 +69,9 @@ def _pld(releases: Sequence[tuple[Release, int]], delta: float) -> float:
 
     def distribution(release: Release, size: int) -> Any:
         event = release.guarantee.event
-        if event is None:
+        if isinstance(event, SampledGaussianNoise) and size == 1:
+            return sampled_loss(event, _INTERVAL)
+        if event is None or isinstance(event, SampledGaussianNoise):
             return pld.from_privacy_parameters(
                 common.DifferentialPrivacyParameters(
                     *release.guarantee.group(size)))

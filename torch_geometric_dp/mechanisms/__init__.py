@@ -3,6 +3,7 @@ from torch_geometric_dp.mechanisms.class_sums import ClassSums
 from torch_geometric_dp.mechanisms.degree_preserving_rr import (
     DegreePreservingRR,
 )
+from torch_geometric_dp.mechanisms.dpsgd import DPSGD
 from torch_geometric_dp.mechanisms.duchi import Duchi
 from torch_geometric_dp.mechanisms.duchi_multi import DuchiMulti
 from torch_geometric_dp.mechanisms.edge_rand import EdgeRand
@@ -35,6 +36,7 @@ from torch_geometric_dp.mechanisms.neighbour_sum import (
     NeighbourSum,
     paper_weights,
 )
+from torch_geometric_dp.mechanisms.node_votes import NodeVotes
 from torch_geometric_dp.mechanisms.piecewise import Piecewise
 from torch_geometric_dp.mechanisms.pm_sub import PMSub
 from torch_geometric_dp.mechanisms.randomized_response import (
@@ -46,6 +48,7 @@ from torch_geometric_dp.mechanisms.three_outputs import ThreeOutputs
 __all__ = [
     'ClassSums',
     'DegreePreservingRR',
+    'DPSGD',
     'Duchi',
     'DuchiMulti',
     'EdgePair',
@@ -66,6 +69,7 @@ __all__ = [
     'MultiBit',
     'NeighbourSum',
     'NodeEdges',
+    'NodeVotes',
     'paper_weights',
     'Piecewise',
     'PMSub',

@@ -23,7 +23,29 @@ It has the norm :math:`\|x_v r_v^{\top}\|_p = (\sum_{ij} |x_{vi}|^p
 |r_{vj}|^p)^{1/p} = \|x_v\|_p \|r_v\|_p \leq 1`. ∎
 
 The number of nodes need not be public, and degrees need no cap. A node that is
-*replaced* changes the sum by two.
+*replaced* goes, and comes, which changes the sum by at most two: so far are a
+row and its opposite under the same vote. Class counts are such sums (of the row
+that is one in a single column), and so are sums of rows (of the vote that is
+one in a single class), and of a few losses, divided by the square root of their
+number.
+
+**Lemma (the least loss).** Let each node have :math:`K` losses between 0 and 1,
+and let Laplace noise of the scale :math:`1 / \varepsilon` be added to each of
+the :math:`K` sums. Which of them is the least is :math:`\varepsilon`-private
+for a node that comes or goes, and with :math:`2 / \varepsilon` for one that is
+replaced, whatever :math:`K` is. *Proof.* Fix the noise of all sums but number
+:math:`i`. Then :math:`i` is the least if its noise is below a threshold, the
+least of :math:`q_j + z_j - q_i` (or not above it, for ties). A node that comes
+raises all sums by something between 0 and 1, so that the threshold moves by at
+most one; one that is replaced moves it by at most two. When it moves by one,
+the chance that the noise is below it changes by a factor of at most
+:math:`e^{\varepsilon}`, for noise of that scale. ∎
+
+**Lemma (held out).** Let some nodes, chosen by their numbers, have no part in
+some releases, and all others none in some others. Then a node loses what it
+has a part in, and no more: each of the two may have the whole budget. *Proof.*
+A node that comes, goes or is replaced keeps its number, and what it has no part
+in has the same law. ∎
 
 **Theorem (Laplace).** With independent noise :math:`P(z) \propto e^{-|z|
 \varepsilon}` in every cell, :math:`\mathbf{S}` is
@@ -70,6 +92,8 @@ from torch_geometric_dp.accountant import (
     Trust,
     Unit,
 )
+from torch_geometric_dp.accountant.gaussian import gaussian_loss
+from torch_geometric_dp.mechanisms.centred_rows import CentredRows
 from torch_geometric_dp.mechanisms.gaussian import (
     _law,
     gaussian_scale,
@@ -83,6 +107,7 @@ from torch_geometric_dp.noise import (
 )
 
 _ROUNDING = 1 - 2.0**-30
+_FEW = 8  # Rows count as so many columns, at least, where cells are counted.
 
 
 class ClassSums(Captured):
@@ -103,6 +128,10 @@ class ClassSums(Captured):
             norm. (default: :obj:`65536`)
         vote_steps (int, optional): Likewise for votes.
             (default: :obj:`1024`)
+        relation (str, optional): What one node may do: come or go
+            (:obj:`"add-remove"`), or be replaced by any other one
+            (:obj:`"replace"`), which takes twice the noise.
+            (default: :obj:`"add-remove"`)
 
     .. code-block:: python
 
@@ -115,7 +144,8 @@ class ClassSums(Captured):
     def __init__(self, epsilon: float, num_features: int, num_classes: int,
                  delta: float | None = None,
                  shares: Sequence[float] = (1.0, ), row_steps: int = 2**16,
-                 vote_steps: int = 2**10) -> None:
+                 vote_steps: int = 2**10,
+                 relation: str = Relation.ADD_REMOVE) -> None:
         self.epsilon = check_epsilon(epsilon)
         self.num_features = check_integer('num_features', num_features, 1)
         self.num_classes = check_integer('num_classes', num_classes, 2)
@@ -127,12 +157,37 @@ class ClassSums(Captured):
                              f"(got {self.shares})")
         self.row_steps = check_integer('row_steps', row_steps, 1)
         self.vote_steps = check_integer('vote_steps', vote_steps, 1)
+        self.relation = Relation.of(relation, 'relation')
         self.scales = self._scales()
+
+    @classmethod
+    def from_multiplier(cls, multiplier: float, num_features: int,
+                        num_classes: int, delta: float = 1e-5,
+                        shares: Sequence[float] = (1.0, ),
+                        row_steps: int = 2**16, vote_steps: int = 2**10,
+                        relation: str = Relation.ADD_REMOVE) -> 'ClassSums':
+        """With Gaussian noise of a scale over the sensitivity of all releases
+        together, at least: for a part of a larger release that is charged as a
+        whole. What it would promise alone is computed for :obj:`delta`.
+        """
+        out = cls(gaussian_loss(multiplier, delta), num_features, num_classes,
+                  delta, shares, row_steps, vote_steps, relation)
+        total, distance = math.fsum(out.shares), out._distance
+        out.scales = tuple(max(scale, multiplier * distance *
+                               math.sqrt(total / share) * (1 + 2.0**-45))
+                           for scale, share in zip(out.scales, out.shares))
+        return out
+
+    @property
+    def _distance(self) -> float:
+        # How far one node moves a sum, in steps.
+        whole = float(self.row_steps * self.vote_steps)
+        return whole if self.relation == Relation.ADD_REMOVE else 2 * whole
 
     def _scales(self) -> tuple[float, ...]:
         # In steps, for each release. Shares count as parts of their sum.
-        distance = float(self.row_steps * self.vote_steps)
-        cells = self.num_features * self.num_classes
+        distance = self._distance
+        cells = max(self.num_features, _FEW) * self.num_classes
         total = math.fsum(self.shares)
         if self.delta is not None:
             sigma = gaussian_scale(self.epsilon, self.delta,
@@ -169,7 +224,7 @@ class ClassSums(Captured):
             noise = gaussian_scale(self.epsilon, self.delta, 2.0**30, 1)
             event = GaussianNoise(noise / 2.0**30)
         # No edge is read.
-        return Guarantee(self.epsilon, Unit.NODE, Relation.ADD_REMOVE,
+        return Guarantee(self.epsilon, Unit.NODE, self.relation,
                          delta=self.delta or 0.0, model=Trust.CENTRAL,
                          event=event, also=((Unit.EDGES, 0), ))
 
@@ -180,9 +235,12 @@ class ClassSums(Captured):
         row, vote = (torch.eye(1, size) for size in (self.num_features,
                                                      self.num_classes))
         change = float(_product(self.rows(row), self.votes(vote)).sum())
+        other = 'none'
+        if self.relation == Relation.REPLACE:
+            change, other = 2 * change, 'one with the opposite row'
         loss = noise_loss([change] * len(self.scales), self.scales, self.delta)
         return WorstCase(loss, Unit.NODE,
-                         ('a node with one column and one class', 'none'),
+                         ('a node with one column and one class', other),
                          'sums far beyond the first', delta=self.delta or 0.0)
 
     def canaries(self) -> Sequence[Canary]:
@@ -221,17 +279,39 @@ class ClassSums(Captured):
         whole = (votes == votes.round()).all(dim=1, keepdim=True) & (norm <= 1)
         return torch.where(whole, steps, steps * _ROUNDING).trunc()
 
-    def release(self, rows: Tensor, votes: Tensor, source: NoiseSource,
-                index: int = 0) -> Tensor:
+    def release(self, rows: Tensor | CentredRows, votes: Tensor,
+                source: NoiseSource, index: int = 0) -> Tensor:
         """The noisy sums of shape :obj:`[num_features, num_classes]`, in units
         of a row: release number :obj:`index` of as many as there are shares.
+        Rows may have fewer columns, and votes fewer classes.
         """
-        sums = _product(rows, votes)
+        sums = (rows.sums(votes) if isinstance(rows, CentredRows) else
+                _product(rows, votes))
+        return (sums + self._noise(sums, source, index)) / (self.row_steps *
+                                                            self.vote_steps)
+
+    def least(self, losses: Tensor, source: NoiseSource, index: int = 0,
+              usual: int | None = None) -> int:
+        """The column of losses between 0 and 1 whose noisy sum is the least:
+        release number :obj:`index`. Few columns, up to eight times
+        :obj:`num_classes`, are compared. If one of them is :obj:`usual`, others
+        must be better by a deviation of the noise.
+        """
+        largest = 1.0 if self.delta is None else math.sqrt(losses.size(1))
+        steps = losses.double().clamp(0.0, 1.0) * (
+            self.vote_steps * _ROUNDING / largest)
+        sums = self.row_steps * steps.trunc().sum(dim=0)
+        noisy = sums + self._noise(sums, source, index)
+        if usual is not None:
+            noisy[usual] -= self.deviation(index) * (self.row_steps *
+                                                     self.vote_steps)
+        return int(noisy.argmin())
+
+    def _noise(self, sums: Tensor, source: NoiseSource, index: int) -> Tensor:
         draw = discrete_laplace if self.delta is None else discrete_gaussian
-        noise = draw(source.derive('release', index), self.scales[index],
-                     tuple(sums.shape))
-        return (sums + torch.from_numpy(noise)) / (self.row_steps *
-                                                   self.vote_steps)
+        shape = tuple(sums.shape) if sums.dim() == 2 else (len(sums), 1)
+        noise = draw(source.derive('release', index), self.scales[index], shape)
+        return torch.from_numpy(noise).view(sums.shape)
 
     def deviation(self, index: int = 0) -> float:
         """The exact standard deviation of the noise in a cell."""

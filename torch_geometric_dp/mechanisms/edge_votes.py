@@ -79,19 +79,24 @@ class EdgeVotes(NeighbourSum):
         """The exact sums, in steps, given the numbers of the pairs that have an
         edge, in increasing order, and how certain each node is.
         """
-        rows, sure = self.to_steps(ballots).numpy(), certainty.double().numpy()
+        # Steps are below 2**24: exact in floats, which take half the memory.
+        rows = self.to_steps(ballots).float().numpy()
+        sure = certainty.detach().cpu().numpy()
 
         def part(first: int, last: int) -> Array:
-            sums = np.zeros_like(rows)
+            # No pair has larger nodes than the one after it.
+            count = (len(rows) if last == len(pairs) else
+                     nodes_of(pairs[last])[1] + 1)
+            sums = np.zeros((count, rows.shape[1]))
             _tally(pairs[first:last], rows, sure, self.oriented, sums)
             return sums
 
         # Sums of integers are exact, in any order. With fewer pairs, to add up
         # parts would take longer than to count them.
-        sums, *others = in_threads(part, len(pairs), max(
+        *others, sums = in_threads(part, len(pairs), max(
             1, _PER_NODE * len(rows)))
         for other in others:
-            sums += other
+            sums[:len(other)] += other
         return torch.from_numpy(sums)
 
     def __call__(self, pairs: Pairs, ballots: Tensor, certainty: Tensor,

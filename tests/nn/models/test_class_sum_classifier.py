@@ -1,4 +1,5 @@
 import copy
+import math
 import pickle
 
 import numpy as np
@@ -13,8 +14,14 @@ from torch_geometric_dp import (
 )
 from torch_geometric_dp.accountant.gaussian import gaussian_loss
 from torch_geometric_dp.mechanisms import ClassSums
+from torch_geometric_dp.mechanisms.centred_rows import CentredRows
+from torch_geometric_dp.mechanisms.class_sums import _product
 from torch_geometric_dp.nn.models import ClassSumClassifier
-from torch_geometric_dp.nn.models.class_sum_classifier import linear_weights
+from torch_geometric_dp.nn.models.class_sum_classifier import (
+    _held_out,
+    linear_weights,
+)
+from torch_geometric_dp.noise import NoiseSource
 
 
 @pytest.fixture(scope='module')
@@ -65,23 +72,35 @@ def test_weights_are_those_of_a_loop():
             assert float(expected[j, k]) == pytest.approx(max(e[k], 0))
 
 
-def test_without_noise_the_release_is_the_formula(words):
+def test_without_noise_the_first_step_is_the_formula(words):
+    # Centred, stretched rows of those who are not held out, and the gradient
+    # at weights of zero; the scale is one of six.
     model = ClassSumClassifier(60, 3, 1e6, 1e-5, steps=1).fit(words)
-    sums = torch.zeros(60, 3, dtype=torch.double)
-    for node in words.train_mask.nonzero().view(-1):
-        sums[:, words.y[node]] += words.x[node] / words.x[node].norm()
-    weight, bias, _ = linear_weights(sums, 0.0014)
-    assert torch.allclose(model.weight, weight.float(), atol=0.01)
-    assert torch.allclose(model.bias, bias.float(), atol=0.01)
-    # A text of ten words counts each of them once.
-    expected = words.x @ model.weight + model.bias
-    assert torch.allclose(model(words.x), expected, atol=1e-4)
+    node = words.train_mask.nonzero().view(-1)
+    own = node[~_held_out(node)]
+    assert 0.03 < 1 - len(own) / len(node) < 0.15
+    x = torch.nn.functional.normalize(words.x.double(), dim=1)
+    size = 0.92 * len(node)
+    total = x[own].sum(dim=0)
+    scale = (total + 0.05)**-0.5
+    z = scale * (x - total / size)
+    z = torch.nn.functional.normalize(z, dim=1)
+    share = words.y[node].bincount() / len(node)
+    gradient = z[own].t() @ (torch.eye(3)[words.y[own]] - share).double()
+    cosine = torch.nn.functional.cosine_similarity(
+        model.weight.double().view(-1), gradient.view(-1), dim=0)
+    assert cosine > 0.999
+    assert torch.allclose(model.bias.double(), share.double().log(), atol=0.01)
+    expected = z @ model.weight.double() + model.bias
+    assert torch.allclose(model(words.x).double(), expected, atol=0.1)
+    assert torch.allclose(model.predict_proba(words),
+                          model(words.x).softmax(dim=1))
 
 
 def test_gradients_are_paid_for_and_reduce_the_loss(words):
     data, losses = words.clone(), []
     data.y[::4] = 0  # So that no weights are right for all.
-    for steps in (1, 8):
+    for steps in (1, 16):
         model = ClassSumClassifier(60, 3, 20.0, 1e-5, steps, seed=1)
         model.fit(data)
         assert model.privacy.epsilon('node') == 20.0
@@ -91,26 +110,186 @@ def test_gradients_are_paid_for_and_reduce_the_loss(words):
 
 
 def test_number_of_steps(words, monkeypatch):
-    # Eight with two nodes for each column and Gaussian noise, otherwise one.
+    # Sixteen with Gaussian noise; with Laplace noise four or one.
     drawn = []
     release = ClassSums.release
     monkeypatch.setattr(ClassSums, 'release', lambda self, *args: drawn.append(
         self) or release(self, *args))
 
-    def steps(data, *args):
+    def releases(epsilon, *args):
         drawn.clear()
-        ClassSumClassifier(60, 3, 4.0, *args).fit(data)
-        assert all(len(m.shares) == len(drawn) for m in drawn)
+        ClassSumClassifier(60, 3, epsilon, *args).fit(words)
         return len(drawn)
 
-    assert steps(words, 1e-5, None) == 8
-    assert steps(words, None, None) == 1
-    assert steps(words, 1e-5, 3) == 3
-    assert steps(words.subgraph(torch.arange(600) < 119), 1e-5, None) == 1
-    note = 'takes as public: num_nodes'
-    for count, told in ((None, True), (8, False)):
-        model = ClassSumClassifier(60, 3, 4.0, 1e-5, count).fit(words)
-        assert (note in str(model.privacy)) == told
+    assert releases(4.0, 1e-5) == 2 + 16
+    assert releases(4.0, 1e-5, 3) == 2 + 3
+    assert releases(4.0) == 1 + 4  # 450 nodes in 180 cells are enough,
+    assert releases(0.5) == 1 + 1  # and here they are not.
+    assert releases(0.5, None, 3) == 1 + 3
+
+
+def spent_by_one_node(model, words, monkeypatch, held):
+    """What is drawn in a fit, for a node with a number that is held out, or
+    not: over all releases that it has a part in, the squares of what it changes
+    at most over the noise's scale, the same not squared, and the largest
+    change that there was over what it may be.
+    """
+    node = words.train_mask.nonzero().view(-1)
+    who = int((_held_out(node) == held).nonzero()[0])
+    pure, parts = [], []
+
+    def noted(mechanism, change, index):
+        if change.any():
+            whole = mechanism.row_steps * mechanism.vote_steps
+            size = torch.linalg.vector_norm(change.double(), mechanism.order)
+            parts.append(float(size) / whole)
+            pure.append(whole / mechanism.scales[index])
+
+    release, least = ClassSums.release, ClassSums.least
+
+    def watched(self, rows, votes, source, index=0):
+        one = torch.zeros_like(votes)
+        one[who] = votes[who]
+        noted(self, rows.sums(one) if isinstance(rows, CentredRows) else
+              _product(rows, one), index)
+        return release(self, rows, votes, source, index)
+
+    def watched_least(self, losses, source, index=0, usual=None):
+        assert len(losses) == _held_out(node).sum()
+        if held:  # Who is held out is first among them.
+            steps = losses[0].clamp(0, 1) * self.vote_steps
+            noted(self, self.row_steps * (
+                steps / math.sqrt(len(steps)) if self.delta else
+                steps.max().view(1)), index)
+        return least(self, losses, source, index, usual)
+
+    monkeypatch.setattr(ClassSums, 'release', watched)
+    monkeypatch.setattr(ClassSums, 'least', watched_least)
+    model.fit(words)
+    return sum(p**2 for p in pure), sum(pure), max(parts)
+
+
+@pytest.mark.parametrize('held', [False, True])
+def test_one_node_never_has_more_than_the_budget(words, monkeypatch, held):
+    data = words.clone()
+    data.y = 2 - data.y  # Errors are large from the first step on.
+    model = ClassSumClassifier(60, 3, 4.0, 1e-5, seed=0)
+    square, _, largest = spent_by_one_node(model, data, monkeypatch, held)
+    noise = model.privacy.releases[0].guarantee.event.multiplier
+    assert 0.99 < square * noise**2 <= 1 + 1e-6
+    assert 0.99 < largest <= 1
+    monkeypatch.undo()
+    for steps in (1, 4):
+        model = ClassSumClassifier(60, 3, 4.0, steps=steps, seed=0)
+        _, pure, largest = spent_by_one_node(model, data, monkeypatch, held)
+        assert 0.99 * 4.0 < pure <= 4.0 and largest <= 1
+        monkeypatch.undo()
+
+
+def test_replaced_rows_take_twice_the_noise(words, monkeypatch):
+    model = ClassSumClassifier(60, 3, 4.0, 1e-5, seed=0, relation='replace')
+    square, _, _ = spent_by_one_node(model, words, monkeypatch, False)
+    noise = model.privacy.releases[0].guarantee.event.multiplier
+    assert 0.24 < square * noise**2 <= 0.25 * (1 + 1e-6)
+    assert model.privacy.epsilon('node', relation='replace') == 4.0
+
+
+def test_learns_within_the_release_of_another(words):
+    source = NoiseSource.from_seed(0)
+    models = [ClassSumClassifier(60, 3, 4.0, 1e-5, relation='replace')
+              for _ in range(3)]
+    noise = models[0]._promise().event.multiplier
+    for model, m in zip(models, (None, noise * (1 + 1e-6), 100 * noise)):
+        assert model.learn(words.x, words.y, words.train_mask, source,
+                           m) is model
+        assert model.privacy.releases == ()
+    assert torch.allclose(models[0].weight, models[1].weight, atol=1e-2)
+    assert accuracy(models[0], words) > 0.95 > accuracy(models[2], words)
+    assert models[0].cells(600) >= 16 * 60 * 3 + 60 + 3 + 6
+    # The noise is at least as large as asked for, in every release.
+    scales = models[0]._descent(5.0).scales
+    distance = 2 * 2**30
+    assert math.hypot(*[distance / s for s in scales]) <= 1 / 5.0
+    with pytest.raises(ValueError, match="'multiplier' must not be given"):
+        ClassSumClassifier(60, 3, 4.0).learn(words.x, words.y,
+                                             words.train_mask, source, 1.0)
+
+
+def test_rows_of_signed_numbers(words):
+    generator = torch.Generator().manual_seed(0)
+    data = words.clone()
+    data.x = torch.randn(600, 8, generator=generator)
+    data.x[:, :3] += 2.5 * torch.eye(3)[words.y] - 1
+    for delta in (1e-5, None):
+        model = ClassSumClassifier(8, 3, 8.0, delta, clip=4.0, seed=0)
+        assert accuracy(model.fit(data), data) > 0.75
+        far = data.clone()
+        far.x = data.x.clamp(-4, 4)
+        assert torch.equal(model(far.x), model(data.x))
+        sparse = data.clone()
+        sparse.x = data.x.to_sparse_csr()
+        sparse.num_nodes = 600
+        assert torch.equal(model.predict(sparse), model.predict(data))
+        with pytest.raises(ValueError, match="must not be negative without"):
+            ClassSumClassifier(8, 3, 8.0, delta).fit(data)
+
+
+def test_long_rows_do_not_diverge():
+    # 120 of 200 words in a row: without noise, steps may not be too long.
+    generator = torch.Generator().manual_seed(0)
+    y = torch.randint(0, 4, (1500, ), generator=generator)
+    often = 0.6 + 0.15 * torch.randn(4, 200, generator=generator)
+    x = (torch.rand(1500, 200, generator=generator) < often[y]).float()
+    data = Data(x=x, y=y, train_mask=torch.arange(1500) < 1100)
+    found = [accuracy(ClassSumClassifier(200, 4, epsilon, 1e-5, seed=0).fit(
+        data), data) for epsilon in (1.0, 8.0, 64.0, 1e5)]
+    assert found[1] > found[0] and min(found[1:]) > 0.9
+
+
+def test_a_column_or_two():
+    # Few columns have large eigenvalues.
+    generator = torch.Generator().manual_seed(0)
+    y = torch.randint(0, 2, (2000, ), generator=generator)
+    x = torch.rand(2000, 2, generator=generator)
+    x[torch.arange(2000), y] += 0.5
+    data = Data(x=x, y=y, train_mask=torch.arange(2000) < 1500)
+    for epsilon in (1.0, 100.0):
+        model = ClassSumClassifier(2, 2, epsilon, 1e-5, seed=0).fit(data)
+        assert accuracy(model, data) > 0.8
+
+
+@pytest.mark.parametrize('delta', [None, 1e-5])
+@pytest.mark.parametrize('epsilon', [1.0, 100.0])
+def test_rows_that_tell_nothing(delta, epsilon):
+    # The most frequent class, and its share as the probability.
+    generator = torch.Generator().manual_seed(1)
+    y = (torch.rand(3000, generator=generator) < 0.35).long()
+    x = (torch.rand(3000, 100, generator=generator) < 0.2).float()
+    data = Data(x=x, y=y, train_mask=torch.arange(3000) < 2400)
+    model = ClassSumClassifier(100, 2, epsilon, delta, seed=0).fit(data)
+    majority = float((y[2400:] == 0).float().mean())
+    assert accuracy(model, data) >= majority - 0.02
+    assert abs(float(model.predict_proba(data)[:, 0].mean()) - 0.65) < 0.05
+
+
+@pytest.mark.parametrize('delta', [None, 1e-5])
+def test_probabilities_are_calibrated(delta):
+    # Classes that overlap: what is said to be 80% is right in 80%, about.
+    generator = torch.Generator().manual_seed(2)
+    y = torch.randint(0, 3, (6000, ), generator=generator)
+    often = 0.2 + 0.06 * torch.rand(3, 80, generator=generator)
+    x = (torch.rand(6000, 80, generator=generator) < often[y]).float()
+    data = Data(x=x, y=y, train_mask=torch.arange(6000) < 4000)
+    chance = ClassSumClassifier(80, 3, 8.0, delta, seed=0).fit(
+        data).predict_proba(data)[4000:]
+    sure, guess = chance.max(dim=1)
+    right = (guess == y[4000:]).float()
+    assert 0.4 < right.mean() < 0.9
+    error = 0.0
+    for part in (10 * sure).long().unique():
+        inside = (10 * sure).long() == part
+        error += float((sure - right)[inside].sum().abs()) / 2000
+    assert error < 0.08
 
 
 def test_reads_rows_and_labels_of_the_mask_alone(words):
@@ -199,15 +378,6 @@ def test_replaced_labels_and_rows_cost_twice(words):
         model.fit(data)
     data.privacy_budget = PrivacyBudget(labels=2.0, features=2.0)
     model.fit(data)
-    # The exact loss of one replaced label, from the law of the noise.
-    mechanism = model._mechanism(1)
-    loss = []
-    for y in (0, 1):
-        votes = torch.eye(3)[[y]]
-        loss.append(mechanism.rows(torch.eye(60)[:1]).to_dense().t()
-                    @ mechanism.votes(votes))
-    distance = float((loss[0] - loss[1]).abs().sum())
-    assert 1.99 < distance / mechanism.scales[0] <= 2.0
 
 
 @pytest.mark.parametrize('steps', [1, 3])
@@ -305,6 +475,8 @@ def test_repr():
     (dict(steps=0), "'steps' must be an integer of at least 1"),
     (dict(num_classes=1), "'num_classes' must be an integer of at least 2"),
     (dict(in_channels=0), "'in_channels' must be an integer of at least 1"),
+    (dict(clip=0.0), "'clip' must be a positive, finite number"),
+    (dict(relation='other'), "'relation' must be one of"),
 ])
 def test_wrong_arguments(options, message):
     with pytest.raises(ValueError, match=message):
@@ -314,7 +486,7 @@ def test_wrong_arguments(options, message):
 
 @pytest.mark.parametrize('field, value, message', [
     ('x', torch.full((600, 60), torch.nan), "'x' must be finite"),
-    ('x', torch.full((600, 60), -1.0), "'x' must not be negative"),
+    ('x', torch.full((600, 60), -1.0), "'x' must not be negative without"),
     ('x', torch.ones(600, 59), r"'x' must hold .* \[num_nodes, 60\]"),
     ('x', torch.ones(600, 60, dtype=torch.long), "'x' must hold floating"),
     ('y', torch.full((600, ), 3), "'y' must hold classes from 0 to 2"),

@@ -6,7 +6,7 @@ from torch_geometric.data import Data
 
 from tests.nn.models.test_rgnn import two_rings, with_y
 from torch_geometric_dp.nn.models import LabelDiffusion
-from torch_geometric_dp.nn.models.label_diffusion import _Labels
+from torch_geometric_dp.nn.models.label_diffusion import ReleasedLabels
 from torch_geometric_dp.transforms import LabelRR, ReconstructLabels
 
 
@@ -43,7 +43,7 @@ def test_plain_transcription_of_the_evidence():
     data = two_rings(20)
     private = release(data)
     model = LabelDiffusion(hops=(1, 3), smooth_hops=(2, ))
-    labels = _Labels(private)
+    labels = ReleasedLabels(private)
     visible = labels.released[:, None]
     p = math.e / (math.e + 1)
     q = 1 - p
@@ -88,7 +88,7 @@ def test_folds_do_not_see_their_own_labels():
     flipped = with_y(private, y)
     out = []
     for graph in (private, flipped):
-        labels = _Labels(graph)
+        labels = ReleasedLabels(graph)
         labels.prior = torch.full((3, ), 1 / 3)  # Of all labels.
         labels.sigma2 = torch.tensor(1.0)
         labels.z = torch.nn.functional.one_hot(
@@ -136,8 +136,8 @@ def test_odd_graphs(edge_index):
     out = LabelDiffusion().fit(private)(private)
     assert out.shape == (9, 3) and torch.isfinite(out).all()
     # Nothing arrives at these: they get the shares of the classes.
-    assert torch.allclose(out[6:].exp(), _Labels(private).prior.expand(3, 3),
-                          atol=1e-4)
+    shares = ReleasedLabels(private).prior.expand(3, 3)
+    assert torch.allclose(out[6:].exp(), shares, atol=1e-4)
     one = Data(y=torch.tensor([1]), edge_index=edge_index[:, :0], num_nodes=1,
                released=torch.tensor([True]))
     private = LabelRR(1.0, 3, mask='released')(one)

@@ -48,3 +48,25 @@ def test_neighbours_by_features_are_the_nearest():
     best = expected.sort(dim=1, descending=True).values[:, :15]
     assert torch.allclose(similarity.view(60, 15), best.clamp(min=0), atol=1e-5)
     assert (edges[0] != edges[1]).all()
+
+
+def test_only_the_best_rows_are_judged_by_all_folds(monkeypatch):
+    trained = []
+
+    def train(base, x, known, nodes):
+        # Whoever is not among the nodes is judged rightly, by the best rows.
+        trained.append((float(x[0, 0]), len(nodes)))
+        right = F.one_hot(known.clamp(min=0), 2).float()
+        return right if x[0, 0] == 1.0 else 1.0 - right
+
+    monkeypatch.setattr(public_base, '_train', train)
+    monkeypatch.setattr(public_base, '_ENOUGH', 20)
+    monkeypatch.setattr(public_base, '_views', lambda x, edges: [
+        torch.full((60, 2), float(i)) for i in range(3)])
+    known = torch.arange(60) % 2
+    known[50:] = -1
+    belief = public_beliefs(default_base(2, 2), torch.zeros(60, 2), known,
+                            torch.empty(2, 0).long())
+    # Folds of ten: two of them for all rows, and the others for the best.
+    assert trained == [(i, 40) for i in (0, 0, 1, 1, 2, 2, 1, 1, 1)]
+    assert torch.equal(belief.argmax(dim=1)[:50], known[:50])

@@ -108,26 +108,41 @@ class LabelDiffusion(Captured, torch.nn.Module):
 
     def fit(self, data: Any) -> 'LabelDiffusion':
         """Fits the weights to the released labels of a graph."""
-        labels = _Labels(data)
+        labels = ReleasedLabels(data)
         self.reset_parameters()
         # Each label is predicted as if its fold had not been released.
         fold = torch.randperm(len(labels.y), generator=_generator())
         fold = (fold % self.folds).to(labels.y.device)
-        worlds = torch.arange(self.folds, device=fold.device)
-        visible = (fold[:, None] != worlds) & labels.released[:, None]
+        visible = _visible(labels, fold, self.folds)
         asked = labels.released.nonzero().view(-1)
         evidence = self._evidence(labels, visible)
-        self._fit(self.first, evidence[asked, fold[asked]], labels)
+        fit_weights(self.first, evidence[asked, fold[asked]], labels,
+                    self.ridge)
         evidence = self._smoothed(evidence, labels, visible)
-        self._fit(self.second, evidence[asked, fold[asked]], labels)
+        fit_weights(self.second, evidence[asked, fold[asked]], labels,
+                    self.ridge)
         self.fitted.fill_(True)
         return self
+
+    @torch.no_grad()
+    def held_out(self, data: Any, fold: Tensor) -> Tensor:
+        """The log-probabilities at all nodes as if a fold of the labels had
+        not been released, for each of the folds: of shape
+        :obj:`[num_nodes, folds, num_classes]`.
+        """
+        check_fitted(self)
+        labels = ReleasedLabels(data)
+        visible = _visible(labels, fold, int(fold.max()) + 1)
+        evidence = self._smoothed(self._evidence(labels, visible), labels,
+                                  visible)
+        scores = labels.prior.log() + evidence @ self.second
+        return scores.log_softmax(dim=-1)
 
     @torch.no_grad()
     def forward(self, data: Any) -> Tensor:
         """The log-probabilities of all classes at all nodes."""
         check_fitted(self)
-        labels = _Labels(data)
+        labels = ReleasedLabels(data)
         visible = labels.released[:, None]
         evidence = self._smoothed(self._evidence(labels, visible), labels,
                                   visible)
@@ -139,28 +154,7 @@ class LabelDiffusion(Captured, torch.nn.Module):
         scores: Tensor = self(data)
         return scores.argmax(dim=-1)
 
-    def _fit(self, weight: Tensor, evidence: Tensor,
-             labels: '_Labels') -> None:
-        loss = ForwardCorrectedLoss(labels.response.epsilon,
-                                    labels.response.num_classes).to(weight)
-        y, start = labels.y[labels.released], weight.clone()
-        # A square is never negative.
-        root = start.sqrt().requires_grad_()
-        optimizer = torch.optim.LBFGS([root], max_iter=50,
-                                      line_search_fn='strong_wolfe')
-
-        def objective() -> Tensor:
-            optimizer.zero_grad()
-            scores = labels.prior.log() + evidence @ root.square()
-            value: Tensor = len(y) * loss(scores, y)
-            value = value + self.ridge * (root.square() - start).square().sum()
-            value.backward()  # type: ignore[no-untyped-call]
-            return value
-
-        optimizer.step(objective)  # type: ignore[no-untyped-call]
-        weight.copy_(root.detach().square())
-
-    def _evidence(self, labels: '_Labels', visible: Tensor) -> Tensor:
+    def _evidence(self, labels: 'ReleasedLabels', visible: Tensor) -> Tensor:
         # What each depth says about each class at each node, in each of the
         # worlds in which only the visible labels were released: of shape
         # [num_nodes, worlds, classes, depths].
@@ -186,7 +180,7 @@ class LabelDiffusion(Captured, torch.nn.Module):
             out.append((signal - blur) * shrinkage[:, None, None])
         return torch.stack(out, dim=-1)
 
-    def _smoothed(self, evidence: Tensor, labels: '_Labels',
+    def _smoothed(self, evidence: Tensor, labels: 'ReleasedLabels',
                   visible: Tensor) -> Tensor:
         # The same, and what the prediction says when it is diffused.
         prior = labels.prior
@@ -201,8 +195,8 @@ class LabelDiffusion(Captured, torch.nn.Module):
         return torch.cat(out, dim=-1)
 
 
-class _Labels:
-    # Released labels, what is known of their noise, and how they diffuse.
+class ReleasedLabels:
+    """Released labels, what is known of their noise, and how they diffuse."""
     def __init__(self, data: Any) -> None:
         self.y, self.response = released_labels(data)
         c, n = self.response.num_classes, len(self.y)
@@ -210,7 +204,7 @@ class _Labels:
         self.released = self.y >= 0
         y = self.y.clamp(min=0)
         one_hot = torch.nn.functional.one_hot(y, c).float()
-        share = one_hot[self.released].mean(dim=0)
+        self.share = share = one_hot[self.released].mean(dim=0)
         mean = frequency_estimate(share, p, q)
         self.z = (one_hot - q) / (p - q) - mean
         self.sigma2 = (share * (1 - share)).mean() / (p - q)**2
@@ -227,11 +221,44 @@ class _Labels:
 
     def diffuse(self, columns: Tensor,
                 hops: Sequence[int]) -> Iterator[Tensor]:
+        """Columns after each of these numbers of hops."""
         done = 0
         for k in hops:
             columns = propagate(self.adjacency, columns, k - done)
             done = k
             yield columns
+
+
+def fit_weights(weight: Tensor, evidence: Tensor, labels: ReleasedLabels,
+                ridge: float) -> None:
+    """Fits weights of zero or more to the released labels, in place, given what
+    each piece of evidence says about each class at the nodes of these labels.
+    A ridge holds them near where they start, which must not be zero.
+    """
+    loss = ForwardCorrectedLoss(labels.response.epsilon,
+                                labels.response.num_classes).to(weight)
+    y, start = labels.y[labels.released], weight.clone()
+    # A square is never negative.
+    root = start.sqrt().requires_grad_()
+    optimizer = torch.optim.LBFGS([root], max_iter=50,
+                                  line_search_fn='strong_wolfe')
+
+    def objective() -> Tensor:
+        optimizer.zero_grad()
+        scores = labels.prior.log() + evidence @ root.square()
+        value: Tensor = len(y) * loss(scores, y)
+        value = value + ridge * (root.square() - start).square().sum()
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    optimizer.step(objective)  # type: ignore[no-untyped-call]
+    weight.copy_(root.detach().square())
+
+
+def _visible(labels: ReleasedLabels, fold: Tensor, folds: int) -> Tensor:
+    # Which labels are there in each of the worlds that lack one fold.
+    worlds = torch.arange(folds, device=fold.device)
+    return (fold[:, None] != worlds) & labels.released[:, None]
 
 
 def _check_hops(name: str, hops: Sequence[int]) -> tuple[int, ...]:

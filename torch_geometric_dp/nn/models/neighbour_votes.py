@@ -10,10 +10,13 @@ from torch_geometric_dp._validate import (
     check_epsilon,
     check_integer,
 )
-from torch_geometric_dp.accountant import Guarantee
+from torch_geometric_dp.accountant import Guarantee, Unit
 from torch_geometric_dp.graph.pairs import Pairs, from_pairs
+from torch_geometric_dp.mechanisms.edge_mechanism import check_unit
 from torch_geometric_dp.mechanisms.edge_votes import EdgeVotes
 from torch_geometric_dp.mechanisms.mechanism import WorstCase
+from torch_geometric_dp.mechanisms.node_votes import NodeVotes
+from torch_geometric_dp.nn.models.node_level_votes import node_level_scores
 from torch_geometric_dp.nn.models.private_model import (
     PrivateModel,
     edge_pairs,
@@ -63,10 +66,24 @@ class NeighbourVotes(PrivateModel):
     machine it may not, and is refused, as the old noise would then betray
     edges. Keep the fitted model.
 
+    **Whole people.** With :obj:`unit="node"`, rows, labels and edges are all
+    private, and one person's row and label may be any others, together with at
+    most :obj:`edges` of its edges, or all of them. Who has a label is public,
+    and so is the number of nodes. People with a label cast it at their
+    neighbours without one, in votes whose sum of squares is bounded, under
+    Gaussian noise (:mod:`torch_geometric_dp.mechanisms.node_votes`). The base
+    is a :class:`ClassSumClassifier` out of the same budget. How many votes
+    there are is counted first, under noise; where that is too few, nobody is
+    asked, and the base gets what is left. What is told to a person is for that
+    person alone (joint privacy), which the ledger says: the fitted model holds
+    it, and is nothing to be published. It takes for granted that people who
+    know each other are alike; where they are not, use the base alone.
+
     Args:
         in_channels (int): The number of columns of :obj:`x`.
         num_classes (int): The number of classes, a public number.
-        epsilon (float): The privacy loss of one edge, over all rounds.
+        epsilon (float): The privacy loss of one edge, or of one person, in
+            all.
         form (str, optional): Whether each edge votes at one end
             (:obj:`"oriented"`), or at both, under twice the noise
             (:obj:`"both"`); :obj:`"auto"` decides by epsilon.
@@ -83,6 +100,15 @@ class NeighbourVotes(PrivateModel):
             learn from. (default: :obj:`"train_mask"`)
         seed (int, optional): Makes the noise repeatable, and known to everybody
             who knows the seed. (default: :obj:`None`)
+        unit (str, optional): What is protected, :obj:`"edge"` or
+            :obj:`"node"`. (default: :obj:`"edge"`)
+        delta (float, optional): For nodes: the probability with which the loss
+            may be larger. (default: :obj:`None`)
+        edges (int, optional): For nodes: at most so many edges change with
+            one. (default: :obj:`None`)
+        max_degree (int, optional): For nodes, in place of :obj:`edges`: all of
+            its edges change with one, and no node has more, in any graph that
+            is possible; a public number. (default: :obj:`None`)
 
     Shapes:
         - **input:** a graph with features :obj:`x`
@@ -97,6 +123,10 @@ class NeighbourVotes(PrivateModel):
         classes = model.fit(data).predict(data)
         model.privacy.epsilon('edges')      # 1.0
         model.privacy.epsilon('features')   # inf
+
+        model = NeighbourVotes(4, num_classes=7, epsilon=8.0, unit='node',
+                               delta=1e-5, edges=1)
+        model.fit(data).privacy.epsilon('node', edges=1)   # 8.0
     """
     scores: Tensor
     fitted: Tensor
@@ -105,7 +135,9 @@ class NeighbourVotes(PrivateModel):
                  form: str = 'auto', rounds: int = 1,
                  base: torch.nn.Module | None = None,
                  private: str = 'edge_private', mask: str = 'train_mask',
-                 seed: int | None = None) -> None:
+                 seed: int | None = None, unit: str = 'edge',
+                 delta: float | None = None, edges: int | None = None,
+                 max_degree: int | None = None) -> None:
         super().__init__(check_integer('num_classes', num_classes, 2), mask,
                          seed)
         self.in_channels = check_integer('in_channels', in_channels, 1)
@@ -114,10 +146,32 @@ class NeighbourVotes(PrivateModel):
         self.rounds = check_integer('rounds', rounds, 1)
         self.base = base
         self.private = private
-        #: The mechanism of one round.
-        self.mechanism = EdgeVotes(self.epsilon / self.rounds, self._oriented)
+        self.unit = check_unit(unit)
+        self.delta, self.edges, self.max_degree = delta, edges, max_degree
+        self._check_unit()
+        #: The mechanism of one round, or that of people.
+        self.mechanism: Any = NodeVotes(
+            self.epsilon, delta or 0.0, edges, max_degree
+            ) if self.unit == Unit.NODE else EdgeVotes(
+                self.epsilon / self.rounds, self._oriented)
         self.register_buffer('scores', torch.zeros(0, num_classes))
         self.register_buffer('fitted', torch.tensor(False))
+
+    def _check_unit(self) -> None:
+        # Arguments that say nothing for the unit are refused, by name.
+        node = self.unit == Unit.NODE
+        idle = {'form': self.form != 'auto', 'rounds': self.rounds != 1,
+                'base': self.base is not None,
+                'private': self.private != 'edge_private'} if node else {
+                    name: getattr(self, name) is not None
+                    for name in ('delta', 'edges', 'max_degree')}
+        for name, given in idle.items():
+            if given:
+                raise ValueError(f"'{name}' must not be given for "
+                                 f"unit='{'node' if node else 'edge'}'")
+        if node and self.delta is None:
+            raise ValueError("'delta' must be given for unit='node': the noise "
+                             "is Gaussian")
 
     @property
     def _oriented(self) -> bool:
@@ -128,18 +182,25 @@ class NeighbourVotes(PrivateModel):
     @property
     def guarantee(self) -> Guarantee:
         """What all rounds together promise."""
-        return replace(self.mechanism.guarantee, epsilon=self.epsilon)
+        promise: Guarantee = self.mechanism.guarantee
+        return replace(promise, epsilon=self.epsilon)
 
     def worst_case(self) -> WorstCase:
         """The exact epsilon. The ballots of a round follow from what was
         released before it, so that losses add up; and the graphs that differ
         most in one round may do so in all of them.
         """
-        case = self.mechanism.worst_case()
+        case: WorstCase = self.mechanism.worst_case()
         return replace(case, epsilon=self.rounds * case.epsilon)
 
     def fit(self, data: Any) -> 'NeighbourVotes':
         """Learns the base, releases the votes, and weighs them."""
+        self.scores = (node_level_scores(self, data) if self.unit == Unit.NODE
+                       else self._edge_level_scores(data))
+        self.fitted.fill_(True)
+        return self
+
+    def _edge_level_scores(self, data: Any) -> Tensor:
         mask, y = self.labels(data)
         x = self.features(data, self.in_channels)
         if not mask.any():
@@ -160,9 +221,7 @@ class NeighbourVotes(PrivateModel):
             votes = self._vote(data, number, private, ballots, certainty)
             score = self._weigh(belief, votes, ballots, certainty, public,
                                 audience, y)
-        self.scores = score
-        self.fitted.fill_(True)
-        return self
+        return score
 
     def _audience(self, known: Tensor) -> Tensor:
         # Labelled nodes that hear votes like all others.
@@ -183,7 +242,8 @@ class NeighbourVotes(PrivateModel):
             ('ballots', (self.mechanism.to_steps(ballots), )),
             ('certainty', (certainty, ))]
         source = self.admit(data, [part], content).source
-        return self.mechanism(pairs, ballots, certainty, source)
+        votes: Tensor = self.mechanism(pairs, ballots, certainty, source)
+        return votes
 
     def _weigh(self, belief: Tensor, votes: Tensor, ballots: Tensor,
                certainty: Tensor, public: Pairs, audience: Tensor,
@@ -240,7 +300,8 @@ def _weights(parts: Tensor, y: Tensor) -> Tensor:
     # otherwise.
     weight = torch.ones(len(parts), dtype=torch.double, requires_grad=True)
     parts = parts.double()
-    optimizer = torch.optim.LBFGS([weight], max_iter=50)
+    optimizer = torch.optim.LBFGS([weight], max_iter=50,
+                                  line_search_fn='strong_wolfe')
 
     def closure() -> Tensor:
         optimizer.zero_grad()

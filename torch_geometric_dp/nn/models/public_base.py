@@ -2,6 +2,7 @@
 labels it was not shown.
 """
 import copy
+import math
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ _NEIGHBOURS = 15
 _MOST_NODES = 30_000  # For which neighbours by features are looked for.
 _WORK = 5e11  # Multiplications that this may take.
 _FOLDS, _EPOCHS = 5, 150
+_ENOUGH = 2000  # Judged nodes, to tell which rows are best.
 
 
 def default_base(in_channels: int, num_classes: int) -> torch.nn.Module:
@@ -38,15 +40,13 @@ def public_beliefs(base: torch.nn.Module, x: Tensor, known: Tensor,
     """
     with torch.random.fork_rng(devices=()):  # The same every time.
         torch.manual_seed(0)
-        beliefs = [_cross_fit(base, rows, known)
-                   for rows in _views(x, edge_index)]
-    right = [_accuracy(belief, known) for belief in beliefs]
-    return beliefs[right.index(max(right))]
-
-
-def _accuracy(belief: Tensor, known: Tensor) -> float:
-    some = known >= 0
-    return float((belief.argmax(dim=1) == known)[some].float().mean())
+        fits = [_CrossFit(base, rows, known) for rows in _views(x, edge_index)]
+        for fit in fits:
+            fit.train(enough=_ENOUGH)
+        right = [fit.accuracy() for fit in fits]
+        best = fits[right.index(max(right))]
+        best.train()
+    return best.beliefs()
 
 
 def _views(x: Tensor, edge_index: Tensor) -> list[Tensor]:
@@ -107,23 +107,41 @@ def neighbours_by_features(x: Tensor) -> tuple[Tensor, Tensor]:
     return edges, similarity.view(-1).clamp(min=0.0)
 
 
-def _cross_fit(base: torch.nn.Module, x: Tensor, known: Tensor) -> Tensor:
+class _CrossFit:
     # Each part of the known nodes is judged by a model that has not seen it.
-    nodes = (known >= 0).nonzero().view(-1)
-    order = nodes[torch.randperm(len(nodes))]
-    folds = [order[i::_FOLDS] for i in range(min(_FOLDS, len(order)))]
-    total: Any = 0.0
-    aside: dict[int, Tensor] = {}
-    for i, fold in enumerate(folds):
-        rest = torch.cat([other for j, other in enumerate(folds) if j != i]
-                         or [fold])
-        chance = _train(base, x, known, rest)
-        total = total + chance / len(folds)
-        aside[i] = chance[fold]
-    for i, fold in enumerate(folds):
-        total[fold] = aside[i]
-    beliefs: Tensor = total.clamp(min=1e-6).log()
-    return beliefs
+    def __init__(self, base: torch.nn.Module, x: Tensor,
+                 known: Tensor) -> None:
+        self.base, self.x, self.known = base, x, known
+        self.folds: list[Tensor] = []
+        self.total: Any = 0.0
+        self.aside: list[Tensor] = []  # Of a fold, by who has not seen it.
+
+    def train(self, enough: float = math.inf) -> None:
+        if not self.folds:
+            nodes = (self.known >= 0).nonzero().view(-1)
+            order = nodes[torch.randperm(len(nodes))]
+            self.folds = [order[i::_FOLDS]
+                          for i in range(min(_FOLDS, len(order)))]
+        for i in range(len(self.aside), len(self.folds)):
+            if sum(map(len, self.aside)) >= enough:
+                break
+            rest = [fold for j, fold in enumerate(self.folds) if j != i]
+            chance = _train(self.base, self.x, self.known,
+                            torch.cat(rest or [self.folds[i]]))
+            self.total = self.total + chance / len(self.folds)
+            self.aside.append(chance[self.folds[i]])
+
+    def accuracy(self) -> float:
+        nodes = torch.cat(self.folds[:len(self.aside)])
+        right = torch.cat(self.aside).argmax(dim=1) == self.known[nodes]
+        return float(right.float().mean())
+
+    def beliefs(self) -> Tensor:
+        chance = self.total.clone()
+        for fold, judged in zip(self.folds, self.aside, strict=True):
+            chance[fold] = judged
+        beliefs: Tensor = chance.clamp(min=1e-6).log()
+        return beliefs
 
 
 def _train(base: torch.nn.Module, x: Tensor, known: Tensor,
