@@ -43,12 +43,12 @@ out: :math:`a / \|a\|` and :math:`b \|a\| \min(1, C / \|g\|)` are cut to
 :math:`\|a\| \|b\|` is then not longer, either, and a sum of products is one
 product of two matrices of integers.
 
- The noise is the discrete Gaussian law.
-By the proof of :mod:`torch_geometric_dp.mechanisms.gaussian`, with :math:`P T`
-cells in the place of :math:`d`, it is as good as the continuous one but for
-:math:`2 \kappa` in epsilon and a part :math:`2^{-30} + \kappa` of delta. (The
-proof compares the laws of the noise, given the sum; what the sum is made of
-does not matter to it.)
+The noise is the discrete Gaussian law. By the proof of
+:mod:`torch_geometric_dp.mechanisms.gaussian`, with :math:`P T` cells in the
+place of :math:`d`, it is as good as the continuous one but for :math:`2 \kappa`
+in epsilon and a part :math:`2^{-30} + \kappa` of delta. (The proof compares the
+laws of the noise, given the sum; what the sum is made of does not matter to
+it.)
 
 **What is not covered.** A gradient is computed in floats, in one go with others
 of its batch, and a matrix product may round a row's result in another way if
