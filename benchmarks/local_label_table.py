@@ -255,6 +255,7 @@ def figure(results, names, path):
     """Accuracy against epsilon, a panel for each graph."""
     fig, axes = plt.subplots(2, -(-len(names) // 2), squeeze=False,
                              figsize=(13, 7))
+    handles = {}
     for ax, name in zip(axes.flat, names):
         curves = {row: {epsilon: results.get(name, row, epsilon)
                         for epsilon in EPSILONS} for row in ROWS}
@@ -264,9 +265,12 @@ def figure(results, names, path):
             plot.intervals(curves, ax=ax)
         ax.set(title=name, xlabel=r'$\varepsilon$ of a label',
                ylabel='accuracy')
-        if ax.get_legend() is not None and ax is not axes.flat[0]:
+        handles.update(zip(*ax.get_legend_handles_labels()[::-1]))
+        if ax.get_legend() is not None:
             ax.get_legend().remove()
-    fig.tight_layout()
+    fig.legend(handles.values(), handles.keys(), loc='lower center', ncols=3,
+               frameon=False)
+    fig.tight_layout(rect=(0, 0.08, 1, 1))
     fig.savefig(path, dpi=110)
     plt.close(fig)
 
