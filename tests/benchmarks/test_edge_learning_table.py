@@ -112,7 +112,8 @@ def test_public_edges_are_needed_where_there_are_some():
 
 
 @pytest.mark.parametrize('name', [
-    name for name in table.METHODS if table.runs(name, 0.6)])
+    name for name in table.METHODS
+    if table.runs(name, 0.6) and not name.endswith(table.WRONG)])
 def test_methods_run(school, name):
     value = table.result('Caltech36', 0.6, name, 1.0, 0)
     assert value is None or 0 <= value <= 1

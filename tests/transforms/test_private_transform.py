@@ -45,7 +45,8 @@ def test_one_release_over_epochs_and_workers(context):
     data = labels(PrivacyBudget(epsilon=1.0))
     transform = LabelRR(epsilon=0.6, num_classes=3)
     loader = DataLoader(OneGraph(data, transform, 50), batch_size=5,
-                        num_workers=2, multiprocessing_context=context)
+                        num_workers=2, multiprocessing_context=context,
+                        persistent_workers=context == 'spawn')
     outputs = [out for _ in range(2) for batch in loader
                for out in batch.to_data_list()]
     assert len(outputs) == 100
