@@ -153,7 +153,7 @@ class DPSGD(Captured):
         self.max_degree = None if max_degree is None else check_integer(
             'max_degree', max_degree, 1)
         self.edges = None if edges is None else check_integer('edges', edges,
-                                                              0)
+                                                              1)
         if self.edges is not None and self.relation != 'replace':
             raise ValueError("'edges' must be None for relation='add-remove': "
                              "a node that comes or goes has all of its edges "

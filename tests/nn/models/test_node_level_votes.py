@@ -144,6 +144,21 @@ def test_a_budget_pays_once(people):
         model(seed=None).fit(data)
 
 
+@pytest.mark.parametrize('where', [True, False])
+def test_what_is_refused_costs_nothing(people, where):
+    data = people.clone()
+    data.x = people.x.clone()
+    data.x[(data.train_mask == where).nonzero()[0]] = -1.0
+    data.privacy_budget = PrivacyBudget(node=16.0, node_edges=1, delta=1e-5)
+    with pytest.raises(ValueError, match="'x' must not be negative"):
+        model(seed=None).fit(data)
+    with pytest.raises(ValueError, match="'max_degree' must be larger"):
+        model(seed=None, max_degree=2).fit(data)
+    assert data.privacy_budget.remaining('node') == 16.0
+    signed = model(16.0, edges=1, clip=1.0).fit(data)
+    assert right(data, signed.predict(data)) > 0.8
+
+
 @pytest.mark.parametrize('arguments, message', [
     (dict(unit='node', edges=1), "'delta' must be given"),
     (dict(unit='node', delta=1e-5), "Either 'edges'"),
@@ -153,6 +168,7 @@ def test_a_budget_pays_once(people):
     (dict(delta=1e-5), "'delta' must not be given for unit='edge'"),
     (dict(edges=2), "'edges' must not be given"),
     (dict(max_degree=2), "'max_degree' must not be given"),
+    (dict(clip=1.0), "'clip' must not be given for unit='edge'"),
     (dict(unit='graph'), "'unit' must be"),
 ])
 def test_what_is_refused(arguments, message):

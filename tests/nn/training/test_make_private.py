@@ -1,6 +1,8 @@
+import contextlib
 import copy
 import pickle
 import sys
+import threading
 
 import pytest
 import torch
@@ -9,7 +11,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.nn import GraphSAGE
 
 from torch_geometric_dp import PrivacyAccountant, PrivacyBudget
-from torch_geometric_dp.nn import make_private, model_ledger
+from torch_geometric_dp.nn import PrivateTraining, make_private, model_ledger
 from torch_geometric_dp.transforms import BoundDegree
 
 pytest.importorskip('dp_accounting')
@@ -116,6 +118,35 @@ def test_each_batch_is_good_for_one_step(graph):
     private.step(first)
     with pytest.raises(ValueError, match="'batch' must be the one of step 1"):
         private.step(first)
+
+
+def test_of_two_threads_with_one_batch_one_is_refused(graph, monkeypatch):
+    # Both would draw the same noise, for gradients at different weights. Who
+    # reads how many steps were taken waits for the other one to do so.
+    training = start(graph)
+    batch, meet = training.batch(), threading.Barrier(2)
+    plain, refused = PrivateTraining.steps_taken.fget, []
+
+    def taken(self):
+        out = plain(self)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            meet.wait(0.2)
+        return out
+
+    def step():
+        try:
+            training.step(batch)
+        except ValueError as error:
+            refused.append(str(error))
+
+    monkeypatch.setattr(PrivateTraining, 'steps_taken', property(taken))
+    threads = [threading.Thread(target=step) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert training.steps_taken == 1 and len(refused) == 1
+    assert 'good for one step' in refused[0]
 
 
 def test_resume(graph):

@@ -195,7 +195,7 @@ class ClassSumClassifier(PrivateModel):
         """Releases the sums, and computes the weights from them."""
         mask, y = self.labels(data)
         node = mask.nonzero().view(-1)
-        x = self._rows(self.features(data, self.in_channels), node)
+        x = self.checked_rows(self.features(data, self.in_channels), node)
         part = Part(self, PrivateModel, self._promise(), ('x', 'y'))
         source = self.admit(data, [part], [
             ('x', (x.crow_indices(), x.col_indices(), x.values())),
@@ -222,20 +222,24 @@ class ClassSumClassifier(PrivateModel):
             raise ValueError("'multiplier' must not be given without 'delta': "
                              "it is for Gaussian noise")
         node = mask.nonzero().view(-1)
-        return self._learn(self._rows(x, node), y[node], _held_out(node),
-                           source, multiplier)
+        return self._learn(self.checked_rows(x, node), y[node],
+                           _held_out(node), source, multiplier)
 
-    def _rows(self, x: Tensor, node: Tensor) -> Tensor:
-        # The rows of some nodes, in one form whatever the one of the input:
-        # what is computed from equal values is equal, to the last bit.
+    def checked_rows(self, x: Tensor, node: Tensor | None = None) -> Tensor:
+        """The rows of some nodes, or of all, in one form whatever the one of
+        the input: what is computed from equal values is equal, to the last bit.
+        Values that are not taken are refused.
+        """
         x = x.detach() if x.layout == torch.strided else x.detach().to_sparse()
-        x = x.index_select(0, node).to_sparse().coalesce().double()
+        if node is not None:
+            x = x.index_select(0, node)
+        x = x.to_sparse().coalesce().double()
         index, value = x.indices(), x.values()
         if self.clip is None:
             if (value < 0).any():
                 raise ValueError(
                     "'x' must not be negative without a 'clip', a public "
-                    "bound: give one, as in ClassSumClassifier(..., clip=1.0)")
+                    "bound on its values: give one, as in clip=1.0")
         else:  # What is above zero, and beside it what is below.
             index = torch.stack([index[0], index[1] + self.in_channels *
                                  (value < 0)])
@@ -244,7 +248,7 @@ class ClassSumClassifier(PrivateModel):
         with warnings.catch_warnings():  # That such tensors are in beta state.
             warnings.simplefilter('ignore')
             return torch.sparse_coo_tensor(
-                index[:, kept], value[kept], (len(node), self._columns),
+                index[:, kept], value[kept], (x.size(0), self._columns),
                 check_invariants=False, is_coalesced=self.clip is None or None,
             ).coalesce().to_sparse_csr()
 
@@ -375,7 +379,7 @@ class ClassSumClassifier(PrivateModel):
         them are probabilities.
         """
         check_fitted(self)
-        rows = self._rows(x, torch.arange(x.size(0)))
+        rows = self.checked_rows(x)
         weight, bias = self.weight.double(), self.bias.double()
         if self.delta is None:
             out = _evidence(rows)[0] @ weight

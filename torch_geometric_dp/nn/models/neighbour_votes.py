@@ -109,6 +109,9 @@ class NeighbourVotes(PrivateModel):
         max_degree (int, optional): For nodes, in place of :obj:`edges`: all of
             its edges change with one, and no node has more, in any graph that
             is possible; a public number. (default: :obj:`None`)
+        clip (float, optional): For nodes whose features have any sign: values
+            are cut to this distance from zero, a public number. By default,
+            features must not be negative. (default: :obj:`None`)
 
     Shapes:
         - **input:** a graph with features :obj:`x`
@@ -137,7 +140,8 @@ class NeighbourVotes(PrivateModel):
                  private: str = 'edge_private', mask: str = 'train_mask',
                  seed: int | None = None, unit: str = 'edge',
                  delta: float | None = None, edges: int | None = None,
-                 max_degree: int | None = None) -> None:
+                 max_degree: int | None = None,
+                 clip: float | None = None) -> None:
         super().__init__(check_integer('num_classes', num_classes, 2), mask,
                          seed)
         self.in_channels = check_integer('in_channels', in_channels, 1)
@@ -148,6 +152,7 @@ class NeighbourVotes(PrivateModel):
         self.private = private
         self.unit = check_unit(unit)
         self.delta, self.edges, self.max_degree = delta, edges, max_degree
+        self.clip = None if clip is None else check_epsilon(clip, 'clip')
         self._check_unit()
         #: The mechanism of one round, or that of people.
         self.mechanism: Any = NodeVotes(
@@ -164,7 +169,7 @@ class NeighbourVotes(PrivateModel):
                 'base': self.base is not None,
                 'private': self.private != 'edge_private'} if node else {
                     name: getattr(self, name) is not None
-                    for name in ('delta', 'edges', 'max_degree')}
+                    for name in ('delta', 'edges', 'max_degree', 'clip')}
         for name, given in idle.items():
             if given:
                 raise ValueError(f"'{name}' must not be given for "

@@ -43,16 +43,17 @@ def node_level_scores(model: 'NeighbourVotes', data: Any) -> Tensor:
                          f"edges than {most}. 'BoundDegree' removes some")
     known = torch.where(mask, y, -1).cpu()
     base = ClassSumClassifier(model.in_channels, model.num_classes,
-                              model.epsilon, model.delta, relation='replace')
+                              model.epsilon, model.delta, relation='replace',
+                              clip=model.clip)
+    # The same, dense or sparse; what is refused is refused before the charge.
+    rows = base.checked_rows(x)
     votes = NodeVotes(model.epsilon, model.mechanism.delta, model.edges, most,
                       1 + base.cells(n) + n * model.num_classes)
     part = Part(model, PrivateModel, votes.guarantee, ('x', 'y', 'edge_index'),
                 (('num_nodes', None), (model.mask, None)))
-    # Rows are the same, dense or sparse.
-    rows = (x.to_sparse() if x.layout == torch.strided else x).coalesce()
     source = model.admit(data, [part], [
-        ('x', (rows.indices(), rows.values())), ('y', (y[mask], )),
-        (model.mask, (mask, )),
+        ('x', (rows.crow_indices(), rows.col_indices(), rows.values())),
+        ('y', (y[mask], )), (model.mask, (mask, )),
         ('edge_index', (torch.from_numpy(pairs), ))]).source
     share = _share_of_votes(votes, pairs, known, source)
     base.learn(x, y, mask, source.derive('base'), votes.multiplier

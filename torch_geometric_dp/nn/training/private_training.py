@@ -1,4 +1,5 @@
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
@@ -15,6 +16,7 @@ from torch_geometric_dp.noise import NoiseSource
 # The steps that were taken of each plan, by the name of its release. Whatever
 # copies there are of a training, in this process they share one count.
 _TAKEN: dict[str, int] = {}
+_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -148,13 +150,15 @@ class PrivateTraining:
         """Sets the gradients of all parameters to the noisy mean of the clipped
         gradients of a batch, and takes a step of the optimizer.
         """
-        self._check()
-        if batch.step != self.steps_taken:
-            raise ValueError(f"'batch' must be the one of step "
-                             f"{self.steps_taken}: each batch is good for one "
-                             f"step (got that of step {batch.step})")
-        # Counted first: whatever goes wrong after that, no noise comes twice.
-        _TAKEN[self._release.release_id] += 1
+        with _LOCK:  # Of two threads with one batch, one is refused.
+            self._check()
+            if batch.step != self.steps_taken:
+                raise ValueError(f"'batch' must be the one of step "
+                                 f"{self.steps_taken}: each batch is good for "
+                                 f"one step (got that of step {batch.step})")
+            # Counted first: whatever goes wrong after that, no noise comes
+            # twice.
+            _TAKEN[self._release.release_id] += 1
         total = self._gradients.total(
             self.mechanism, batch.subgraphs, self._x,
             self._y[batch.nodes.to(self._y.device)])
@@ -217,5 +221,6 @@ def take(release: Release, steps: int) -> None:
     """Notes that so many steps of a plan were taken: the count never goes
     back.
     """
-    known = _TAKEN.get(release.release_id, 0)
-    _TAKEN[release.release_id] = max(known, steps)
+    with _LOCK:
+        known = _TAKEN.get(release.release_id, 0)
+        _TAKEN[release.release_id] = max(known, steps)
