@@ -15,11 +15,9 @@ was raised once after a look at theirs, see `benchmarks.gap`.
 import argparse
 import hashlib
 import inspect
-import json
 import math
 import warnings
 from contextlib import contextmanager
-from pathlib import Path
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -28,9 +26,8 @@ import torch
 import torch.nn.functional as F
 from torch_geometric.nn import LabelPropagation
 from torch_geometric.utils import coalesce
-from tqdm import tqdm
 
-from benchmarks import baselines
+from benchmarks import baselines, resumable
 from benchmarks.edge_learning_graphs import DENSE, GRAPHS, SPARSE, load
 from benchmarks.edge_table import MOST_EDGES, RELEASES
 from benchmarks.gap import DELTA, EPOCHS, HOPS, encode, gap, true_epsilon
@@ -477,13 +474,6 @@ def write(results, out):
     plt.close(fig)
 
 
-def save(results, store):
-    """All at once: a run that is stopped leaves a file that can be read."""
-    part = store.with_suffix('.part')
-    part.write_text(json.dumps(results, indent=1) + '\n')
-    part.replace(store)
-
-
 def share_of(text):
     share = 1.0 if text == 'all' else float(text)
     if share not in SHARES:
@@ -493,14 +483,7 @@ def share_of(text):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--graphs', nargs='*', default=list(GRAPHS),
-                        choices=GRAPHS)
-    parser.add_argument('--epsilons', nargs='*', type=float,
-                        default=list(EPSILONS), choices=EPSILONS)
-    parser.add_argument('--seeds', type=int, default=5)
+    parser = resumable.parser(__doc__, GRAPHS, EPSILONS)
     parser.add_argument('--methods', nargs='*', default=list(METHODS),
                         choices=[*METHODS, 'main'],
                         help="'main' are those that the goals need")
@@ -508,7 +491,6 @@ def main(arguments=None):
                         default=[1.0], help="'all', 0.6, or both")
     parser.add_argument('--again', nargs='*', default=[], choices=METHODS,
                         help='methods whose cells are run again')
-    parser.add_argument('--out', type=Path, default=Path('benchmarks/results'))
     parser.add_argument('--quick', action='store_true',
                         help='one seed, two epsilons, the methods of the goals')
     args = parser.parse_args(arguments)
@@ -517,20 +499,13 @@ def main(arguments=None):
         args.methods = [name for name in args.methods if name in MAIN]
     methods = [name for name in METHODS if name in args.methods or (
         'main' in args.methods and name in MAIN)]
-    args.out.mkdir(parents=True, exist_ok=True)
     store = args.out / 'edge_learning.json'
-    results = json.loads(store.read_text()) if store.exists() else {}
+    results = resumable.load(store)
     todo = list(cells(args.graphs, args.private, methods, args.epsilons))
     for cell in todo:
         if cell[2] in args.again:
             results.pop(key(*cell), None)
-    for cell in tqdm(todo, desc='cells', mininterval=10):
-        values = results.setdefault(key(*cell), [])
-        for seed in range(len(values), args.seeds):
-            if None in values:  # Too many edges: for other seeds, too.
-                break
-            values.append(result(*cell, seed))
-            save(results, store)
+    resumable.fill(results, store, todo, key, result, args.seeds)
     if results:
         write(results, args.out)
 

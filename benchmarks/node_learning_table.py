@@ -9,28 +9,19 @@ node_learning.png into the folder --out. After a change of a method, run its
 cells again with --again. Settings are the same for all graphs, and nothing is
 chosen on test labels in a run.
 """
-import argparse
-import json
 import warnings
-from pathlib import Path
 
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from tqdm import tqdm
 
-from benchmarks import baselines
+from benchmarks import baselines, resumable
 from benchmarks.dp_descent import dp_descent
 from benchmarks.dp_sgd import dp_sgd
 from benchmarks.dpdgc import dpdgc
 from benchmarks.edge_learning_graphs import DENSE, GRAPHS, load
-from benchmarks.edge_learning_table import (
-    majority,
-    mlp,
-    save,
-    score,
-)
+from benchmarks.edge_learning_table import majority, mlp, score
 from benchmarks.machine import machine
 from benchmarks.node_gap import node_gap
 from benchmarks.seeds import mean
@@ -260,32 +251,19 @@ def write(results, out):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--graphs', nargs='*', default=list(GRAPHS),
-                        choices=GRAPHS)
-    parser.add_argument('--epsilons', nargs='*', type=float,
-                        default=list(EPSILONS), choices=EPSILONS)
-    parser.add_argument('--seeds', type=int, default=5)
+    parser = resumable.parser(__doc__, GRAPHS, EPSILONS)
     parser.add_argument('--methods', nargs='*', default=list(METHODS),
                         choices=METHODS)
     parser.add_argument('--again', nargs='*', default=[], choices=METHODS,
                         help='methods whose cells are run again')
-    parser.add_argument('--out', type=Path, default=Path('benchmarks/results'))
     args = parser.parse_args(arguments)
-    args.out.mkdir(parents=True, exist_ok=True)
     store = args.out / 'node_learning.json'
-    results = json.loads(store.read_text()) if store.exists() else {}
+    results = resumable.load(store)
     todo = list(cells(args.graphs, args.methods, args.epsilons))
     for cell in todo:
         if cell[1] in args.again:
             results.pop(key(*cell), None)
-    for cell in tqdm(todo, desc='cells', mininterval=10):
-        values = results.setdefault(key(*cell), [])
-        for seed in range(len(values), args.seeds):
-            values.append(result(*cell, seed))
-            save(results, store)
+    resumable.fill(results, store, todo, key, result, args.seeds)
     if results:
         write(results, args.out)
 

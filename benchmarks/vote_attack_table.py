@@ -8,13 +8,10 @@ It goes on where it stopped, and writes vote_attack.json, vote_attack.md and
 vote_attack.png into the folder --out. Features and labels are public, and all
 edges are private.
 """
-import argparse
 import copy
-import json
 import math
 import warnings
 from functools import lru_cache
-from pathlib import Path
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -23,8 +20,8 @@ import torch
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_curve
 from torch_geometric.utils import to_dense_adj
-from tqdm import tqdm
 
+from benchmarks import resumable
 from benchmarks.edge_learning_graphs import load
 from benchmarks.link_table import trained
 from benchmarks.machine import machine
@@ -563,31 +560,19 @@ def write(results, out):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--graphs', nargs='*', default=list(GRAPHS),
-                        choices=GRAPHS)
-    parser.add_argument('--epsilons', nargs='*', type=float,
-                        default=list(EPSILONS), choices=EPSILONS)
-    parser.add_argument('--seeds', type=int, default=SEEDS)
-    parser.add_argument('--out', type=Path, default=Path('benchmarks/results'))
+    parser = resumable.parser(__doc__, GRAPHS, EPSILONS, SEEDS)
     parser.add_argument('--again', action='store_true',
                         help='run all cells again')
     args = parser.parse_args(arguments)
-    args.out.mkdir(parents=True, exist_ok=True)
     store = args.out / 'vote_attack.json'
-    results = json.loads(store.read_text()) if store.exists() else {}
-    todo = [(graph, epsilon, seed) for graph in args.graphs
-            for seed in range(args.seeds) for epsilon in (None, *args.epsilons)]
+    results = resumable.load(store)
+    todo = [(graph, epsilon) for graph in args.graphs
+            for epsilon in (None, *args.epsilons)]
     if args.again:
-        for graph, epsilon, _ in todo:
-            results.pop(key(graph, epsilon), None)
-    for graph, epsilon, seed in tqdm(todo, desc='cells', mininterval=10):
-        values = results.setdefault(key(graph, epsilon), [])
-        if len(values) <= seed:
-            values.append(result(graph, epsilon, seed))
-            store.write_text(json.dumps(results, indent=1) + '\n')
+        for cell in todo:
+            results.pop(key(*cell), None)
+    for seeds in range(1, args.seeds + 1):  # Of one seed, the base is kept.
+        resumable.fill(results, store, todo, key, result, seeds)
     write(results, args.out)
 
 

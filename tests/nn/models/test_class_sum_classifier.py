@@ -205,7 +205,7 @@ def test_learns_within_the_release_of_another(words):
         assert model.privacy.releases == ()
     assert torch.allclose(models[0].weight, models[1].weight, atol=1e-2)
     assert accuracy(models[0], words) > 0.95 > accuracy(models[2], words)
-    assert models[0].cells(600) >= 16 * 60 * 3 + 60 + 3 + 6
+    assert models[0].cells >= 16 * 60 * 3 + 60 + 3 + 6
     # The noise is at least as large as asked for, in every release.
     scales = models[0]._descent(5.0).scales
     distance = 2 * 2**30

@@ -186,7 +186,8 @@ class ClassSumClassifier(PrivateModel):
         self._mechanism((1.0, ), part=_PURE_COUNTS)
         return self._mechanism((1.0, )).guarantee
 
-    def cells(self, num_nodes: int) -> int:
+    @property
+    def cells(self) -> int:
         """How many noisy numbers are released, at most."""
         steps = 3 + (self.steps or _STEPS)
         return steps * max(self._columns, 8) * self.num_classes

@@ -48,7 +48,7 @@ def node_level_scores(model: 'NeighbourVotes', data: Any) -> Tensor:
     # The same, dense or sparse; what is refused is refused before the charge.
     rows = base.checked_rows(x)
     votes = NodeVotes(model.epsilon, model.mechanism.delta, model.edges, most,
-                      1 + base.cells(n) + n * model.num_classes)
+                      1 + base.cells + n * model.num_classes)
     part = Part(model, PrivateModel, votes.guarantee, ('x', 'y', 'edge_index'),
                 (('num_nodes', None), (model.mask, None)))
     source = model.admit(data, [part], [
